@@ -1,0 +1,302 @@
+//! What a lane or a group allows, as configured (L1, L2, L7, L9, L11).
+
+use std::num::NonZeroU32;
+
+use serde::{Deserialize, Serialize};
+
+use crate::name::{NameError, check_name};
+use crate::priority::Priority;
+use crate::rate::Rate;
+use crate::time::{LONGEST_SPAN, Span};
+
+/// Windows that one lane may have.
+pub const MOST_WINDOWS: usize = 8;
+/// Calls in flight that one lane may allow.
+pub const MOST_IN_FLIGHT: u32 = 100_000;
+
+/// A part of a whole, in thousandths, from 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Portion(u16);
+
+impl Portion {
+    /// Nothing.
+    pub const ZERO: Portion = Portion(0);
+    /// Everything.
+    pub const ONE: Portion = Portion(1_000);
+
+    /// So many thousandths; more than 1000 is everything.
+    pub const fn thousandths(n: u16) -> Portion {
+        Portion(if n > 1_000 { 1_000 } else { n })
+    }
+
+    /// The nearest portion, or nothing for a number outside 0 to 1.
+    pub fn from_f64(number: f64) -> Option<Portion> {
+        (0.0..=1.0).contains(&number).then(|| Portion((number * 1_000.0).round() as u16))
+    }
+
+    /// As a number from 0 to 1.
+    pub fn as_f64(self) -> f64 {
+        f64::from(self.0) / 1_000.0
+    }
+
+    /// This part of `whole`, rounded down.
+    pub fn of(self, whole: u64) -> u64 {
+        (u128::from(whole) * u128::from(self.0) / 1_000) as u64
+    }
+
+    /// This part of `whole`, rounded up.
+    pub fn of_at_least(self, whole: u64) -> u64 {
+        (u128::from(whole) * u128::from(self.0)).div_ceil(1_000) as u64
+    }
+}
+
+/// At most `rate`, with a share kept for higher priorities (L3, L11).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// How many in how long.
+    pub rate: Rate,
+    /// By priority, the part that only it and higher ones may spend.
+    pub keep: [Portion; 4],
+    /// Whether calls are spread evenly: adds a gap of `per / max`.
+    pub spread: bool,
+}
+
+impl Window {
+    /// A window that keeps nothing and does not spread.
+    pub fn new(rate: Rate) -> Window {
+        Window { rate, keep: [Portion::ZERO; 4], spread: false }
+    }
+
+    /// How much of the window a call submitted with `priority` may fill.
+    pub fn allowed(&self, priority: Priority) -> u64 {
+        let max = u64::from(self.rate.max.get());
+        let kept: u64 = self.keep[..priority.index()].iter().map(|k| k.of_at_least(max)).sum();
+        max.saturating_sub(kept)
+    }
+
+    /// The gap that spreading adds.
+    pub fn spread_gap(&self) -> Span {
+        let max = u64::from(self.rate.max.get());
+        if self.spread { Span(self.rate.per.0.div_ceil(max)) } else { Span::ZERO }
+    }
+}
+
+/// Where a gap is measured from (L2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GapFrom {
+    /// Start to start.
+    #[default]
+    Start,
+    /// Finish to start.
+    Finish,
+}
+
+/// The rules of one lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The gap between calls.
+    pub every: Option<Span>,
+    /// Where the gap is measured from.
+    pub gap_from: GapFrom,
+    /// By priority, the part of the gap that it needs.
+    pub gap_share: [Portion; 4],
+    /// Calls per window.
+    pub windows: Vec<Window>,
+    /// Calls at once.
+    pub in_flight: NonZeroU32,
+    /// How long one attempt may take.
+    pub timeout: Option<Span>,
+    /// The group whose limits hold too.
+    pub group: Option<String>,
+    /// Failures in a row that climb the ladder.
+    pub fail_after: NonZeroU32,
+}
+
+/// By priority, interactive first: the part of `every` that it needs (L2).
+pub const GAP_SHARE: [Portion; 4] = [Portion(100), Portion(500), Portion(700), Portion(1_000)];
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            every: None,
+            gap_from: GapFrom::Start,
+            gap_share: GAP_SHARE,
+            windows: Vec::new(),
+            in_flight: NonZeroU32::MIN,
+            timeout: None,
+            group: None,
+            fail_after: NonZeroU32::new(5).expect("5 is above zero"),
+        }
+    }
+}
+
+impl Limits {
+    /// The configured gap for a call of rank `rank`; windows and announcements add theirs.
+    pub fn gap(&self, rank: Priority) -> Span {
+        self.every.map_or(Span::ZERO, |every| Span(self.gap_share[rank.index()].of(every.0)))
+    }
+
+    /// The gap that spreading its windows adds, at any priority.
+    pub fn spread_gap(&self) -> Span {
+        self.windows.iter().map(Window::spread_gap).max().unwrap_or(Span::ZERO)
+    }
+
+    /// Refuses what cannot be meant.
+    pub fn check(&self) -> Result<(), LimitsError> {
+        if let Some(group) = &self.group {
+            check_name("group", group)?;
+        }
+        if self.every.is_some_and(|every| every > LONGEST_SPAN) {
+            return Err(LimitsError::TooLong("every"));
+        }
+        if self.timeout.is_some_and(|timeout| timeout == Span::ZERO) {
+            return Err(LimitsError::Zero("timeout"));
+        }
+        if self.timeout.is_some_and(|timeout| timeout > LONGEST_SPAN) {
+            return Err(LimitsError::TooLong("timeout"));
+        }
+        if self.in_flight.get() > MOST_IN_FLIGHT {
+            return Err(LimitsError::InFlight(self.in_flight.get()));
+        }
+        check_windows(&self.windows)
+    }
+}
+
+/// The rules that lanes share (L9). No priority bends them, and none is kept a share.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupLimits {
+    /// The gap between calls of any of its lanes.
+    pub every: Option<Span>,
+    /// Calls per window over all its lanes.
+    pub windows: Vec<Window>,
+    /// Calls at once over all its lanes.
+    pub in_flight: Option<NonZeroU32>,
+}
+
+impl GroupLimits {
+    /// The gap between calls of any of its lanes, spreading included.
+    pub fn gap(&self) -> Span {
+        let spread = self.windows.iter().map(Window::spread_gap).max().unwrap_or(Span::ZERO);
+        self.every.unwrap_or(Span::ZERO).max(spread)
+    }
+
+    /// Refuses what cannot be meant.
+    pub fn check(&self) -> Result<(), LimitsError> {
+        if self.every.is_some_and(|every| every > LONGEST_SPAN) {
+            return Err(LimitsError::TooLong("every"));
+        }
+        if self.windows.iter().any(|w| w.keep != [Portion::ZERO; 4]) {
+            return Err(LimitsError::KeepInGroup);
+        }
+        check_windows(&self.windows)
+    }
+}
+
+/// Limits that cannot be meant.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LimitsError {
+    /// A bad group name.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// A span beyond ten years.
+    #[error("`{0}` is longer than ten years")]
+    TooLong(&'static str),
+    /// A span of nothing.
+    #[error("`{0}` is zero: nothing could be done in it")]
+    Zero(&'static str),
+    /// More at once than any lane takes.
+    #[error("`in_flight = {0}` is more than {MOST_IN_FLIGHT}")]
+    InFlight(u32),
+    /// More windows than are looked at.
+    #[error("{0} limits are too many: a lane or group has at most {MOST_WINDOWS}")]
+    Windows(usize),
+    /// The same length twice: one of the two can never matter.
+    #[error("two limits per `{0}`: keep the stricter one")]
+    SameWindow(Span),
+    /// Everything is kept from everybody.
+    #[error("the limit `{0}` keeps everything for higher priorities: background could never run")]
+    KeepsAll(Rate),
+    /// `keep` in a group.
+    #[error("`keep` belongs to a lane's limit, not to a group's")]
+    KeepInGroup,
+}
+
+fn check_windows(windows: &[Window]) -> Result<(), LimitsError> {
+    if windows.len() > MOST_WINDOWS {
+        return Err(LimitsError::Windows(windows.len()));
+    }
+    for (place, window) in windows.iter().enumerate() {
+        if windows[..place].iter().any(|other| other.rate.per == window.rate.per) {
+            return Err(LimitsError::SameWindow(window.rate.per));
+        }
+        if window.allowed(Priority::Background) == 0 {
+            return Err(LimitsError::KeepsAll(window.rate));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(rate: &str) -> Window {
+        Window::new(rate.parse().expect(rate))
+    }
+
+    #[test]
+    fn l2_the_gap_shrinks_with_priority() {
+        let limits = Limits { every: Some(Span::secs(60)), ..Limits::default() };
+        let gaps = Priority::ALL.map(|priority| limits.gap(priority));
+        assert_eq!(gaps, [Span::secs(6), Span::secs(30), Span::secs(42), Span::secs(60)]);
+    }
+
+    #[test]
+    fn l11_a_kept_share_is_for_its_priority_and_higher_ones() {
+        let mut kept = window("10/h");
+        kept.keep[0] = Portion::thousandths(200);
+        kept.keep[1] = Portion::thousandths(50);
+        assert_eq!(Priority::ALL.map(|priority| kept.allowed(priority)), [10, 8, 7, 7]);
+    }
+
+    #[test]
+    fn l11_spreading_adds_an_even_gap() {
+        let spread = Window { spread: true, ..window("3/10s") };
+        assert_eq!(spread.spread_gap(), Span(3_333_334));
+    }
+
+    #[track_caller]
+    fn check(limits: &Limits, expected: &str) {
+        assert_eq!(limits.check().expect_err("absurd").to_string(), expected);
+    }
+
+    #[test]
+    fn absurd_limits_are_refused() {
+        let absurd = |change: fn(&mut Limits)| {
+            let mut limits = Limits::default();
+            change(&mut limits);
+            limits
+        };
+        check(&absurd(|l| l.every = Some(Span::days(4_000))), "`every` is longer than ten years");
+        check(
+            &absurd(|l| l.timeout = Some(Span::ZERO)),
+            "`timeout` is zero: nothing could be done in it",
+        );
+        check(
+            &absurd(|l| l.windows = vec![window("1/s"), window("2/1000ms")]),
+            "two limits per `1s`: keep the stricter one",
+        );
+        check(
+            &absurd(|l| {
+                l.windows = vec![window("1/s")];
+                l.windows[0].keep[0] = Portion::ONE;
+            }),
+            "the limit `1/s` keeps everything for higher priorities: background could never run",
+        );
+        check(
+            &absurd(|l| l.in_flight = NonZeroU32::MAX),
+            "`in_flight = 4294967295` is more than 100000",
+        );
+    }
+}

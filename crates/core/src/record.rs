@@ -1,0 +1,226 @@
+//! What must survive: the form in which the rules hand their promises to a store.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::job::{AttemptId, Blob, CallId, JobId, JobSpec, LaneId, Terms};
+use crate::outcome::{Announced, Outcome, Report};
+use crate::priority::Priority;
+use crate::rate::Rate;
+use crate::time::Time;
+
+/// One durable change. A turn's writes are committed together or not at all, in this order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Write {
+    /// A job was accepted (B1).
+    Job(JobRecord, Blob),
+    /// Its terms changed.
+    Terms(JobId, Terms),
+    /// Its payload was replaced (D1).
+    Payload(JobId, Blob),
+    /// A call of an unfinished job moved on; replaces its earlier record.
+    Call(CallRecord),
+    /// An attempt is promised (L4).
+    Reserve(Reservation),
+    /// Its real start is known.
+    Started(LaneId, AttemptId, Time),
+    /// It has ended and is now history.
+    Ended(LaneId, AttemptId, Time),
+    /// It was not used, or its lane remembers nothing: no trace is needed.
+    Release(LaneId, AttemptId),
+    /// History of a lane below this attempt binds nothing any more; reservations without an end stay.
+    Forget(LaneId, AttemptId),
+    /// What a lane must remember besides its history; replaces its earlier record.
+    Lane(LaneRecord),
+    /// The lane is as good as new and its name may be forgotten (L10).
+    DropLane(LaneId),
+    /// The job has its report: it and its calls are finished (J1).
+    Finish(Report),
+    /// An answer for the cache (C2).
+    Answer(CachedAnswer),
+}
+
+/// An unfinished job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobRecord {
+    /// Its number.
+    pub id: JobId,
+    /// When it was accepted.
+    pub submitted_at: Time,
+    /// What may change.
+    pub terms: Terms,
+    /// What never changes.
+    pub spec: Arc<JobSpec>,
+}
+
+/// A call that is no longer what its job's record alone would make it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallRecord {
+    /// Its job.
+    pub job: JobId,
+    /// Its place in the job.
+    pub index: u16,
+    /// For a call that `moved` added: its stage, lane and payload (J7).
+    pub added: Option<AddedCall>,
+    /// When it joined the queue, once it did.
+    pub joined_at: Option<Time>,
+    /// Attempts that counted.
+    pub attempts: u16,
+    /// Times it was throttled (L6).
+    pub throttles: u16,
+    /// Times the process died under it (B2).
+    pub crashes: u16,
+    /// When a waiting retry comes back (R1).
+    pub retry_at: Option<Time>,
+    /// What it came to, with how it went.
+    pub settled: Option<SettledCall>,
+}
+
+/// Where a moved call went on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddedCall {
+    /// The stage that it belongs to.
+    pub stage: u16,
+    /// Its lane.
+    pub lane: Arc<str>,
+    /// How many moves led here.
+    pub hops: u16,
+    /// Its own payload, if it has one.
+    pub payload: Option<Vec<u8>>,
+}
+
+/// A settled call of an unfinished job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SettledCall {
+    /// What it came to.
+    pub outcome: Outcome,
+    /// Microseconds waited.
+    pub waited: u64,
+    /// Microseconds run.
+    pub ran: u64,
+    /// Whether the answer came from the cache.
+    pub cached: bool,
+}
+
+/// The durable promise of one attempt, and then its trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reservation {
+    /// On this lane.
+    pub lane: LaneId,
+    /// Its number.
+    pub attempt: AttemptId,
+    /// For this call.
+    pub call: CallId,
+    /// The priority that was submitted.
+    pub priority: Priority,
+    /// What it costs in every window.
+    pub cost: u32,
+    /// When it starts at the latest; once known, when it did.
+    pub at: Time,
+    /// When it ended.
+    pub ended_at: Option<Time>,
+}
+
+/// What a lane remembers besides its attempts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaneRecord {
+    /// Its number.
+    pub id: LaneId,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its windows and the moment each was introduced (L11).
+    pub windows: Vec<(Rate, Time)>,
+    /// Closed until then (L6, L7).
+    pub cooldown_until: Time,
+    /// Failures in a row.
+    pub failures: u32,
+    /// How far up the ladder; 0 is the ground.
+    pub rung: u8,
+    /// Attempts reserved up to this one say nothing new about throttling or failing.
+    pub judged: AttemptId,
+    /// The gap is doubled so many times (L7).
+    pub slowed: u8,
+    /// `in_flight` is halved to this (L7).
+    pub narrowed: Option<u32>,
+    /// What the service announced, and when (L8).
+    pub announced: Option<(Announced, Time)>,
+    /// Stopped by hand.
+    pub paused: bool,
+}
+
+/// One answer of one lane to one question (C2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CachedAnswer {
+    /// Who answered.
+    pub lane: Arc<str>,
+    /// The question.
+    pub key: Blob,
+    /// The answer; `None` is that there is nothing.
+    pub value: Option<CachedValue>,
+    /// Not used from then on.
+    pub expires_at: Time,
+}
+
+/// An answer that found something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CachedValue {
+    /// Whether it settled the question.
+    pub conclusive: bool,
+    /// JSON text.
+    pub value: Blob,
+}
+
+/// One question to the cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lookup {
+    /// Whom.
+    pub lane: Arc<str>,
+    /// What.
+    pub key: Blob,
+}
+
+/// One record as it comes back from a store. Lanes come first, then jobs, calls and reservations.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Record {
+    /// A lane.
+    Lane(LaneRecord),
+    /// An unfinished job.
+    Job(JobRecord),
+    /// A call of an unfinished job.
+    Call(CallRecord),
+    /// A reservation or its trace.
+    Reservation(Reservation),
+}
+
+/// Where the clocks and the counters stood at a commit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp {
+    /// Engine time.
+    pub time: Time,
+    /// The wall clock.
+    pub wall: Time,
+    /// Which boot of the machine.
+    pub boot: u64,
+    /// Microseconds since that boot.
+    pub since_boot: u64,
+    /// The next numbers to give out.
+    pub next: Counters,
+}
+
+/// The next numbers to give out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counters {
+    /// For jobs.
+    pub job: u64,
+    /// For attempts.
+    pub attempt: u64,
+    /// For lanes.
+    pub lane: u64,
+}
+
+impl Default for Counters {
+    fn default() -> Counters {
+        Counters { job: 1, attempt: 1, lane: 1 }
+    }
+}

@@ -1,9 +1,18 @@
 //! The words and the rules of Paceline. No I/O, no clock, no async, no randomness.
+//!
+//! Words: a [`JobSpec`] visits lanes whose [`Limits`] say how fast; each visit is a call, each
+//! request of a call an attempt, and what they come to an [`Outcome`] and a [`Report`].
+//!
+//! Rules: [`Core`] is told what happened and when, and answers with a [`Plan`]: what must be
+//! durable first, and what may start then. The verbs are files: `submit`, `stage` (admit and
+//! queue), `decide`, `reserve`, `settle`; `why` explains and `restore` begins again.
 
+// Values.
 mod job;
 mod limits;
 mod name;
 mod outcome;
+mod plan;
 mod priority;
 mod rate;
 mod record;
@@ -11,14 +20,49 @@ mod report;
 mod settings;
 mod time;
 
+// Parts: each a rule of its own.
+mod arena;
+mod call;
+mod coverage;
+mod group;
+mod health;
+mod keys;
+mod lane;
+mod ledger;
+mod mutant;
+mod pool;
+mod queue;
+mod retry;
+
+// The whole, verb by verb.
+mod core;
+mod decide;
+mod lanes;
+mod reserve;
+mod restore;
+mod settle;
+mod stage;
+mod submit;
+mod why;
+
+pub use crate::core::{Core, KindTerms, OnCrash, Setup};
+pub use health::LADDER;
 pub use job::*;
+pub use lanes::{LaneStatus, UnknownLane};
+pub use ledger::Ledger;
 pub use limits::*;
+pub use mutant::Mutant;
 pub use name::*;
 pub use outcome::{
     Announced, Answer, CallReport, Failure, JobState, Outcome, Report, Skip, Verdict,
 };
+pub use plan::{Asked, Event, Plan, Start};
 pub use priority::*;
 pub use rate::*;
 pub use record::*;
+pub use restore::Restore;
+pub use retry::backoff;
 pub use settings::*;
+pub use settle::{Cancelled, Told};
 pub use time::{LONGEST_SPAN, Now, Span, SpanError, Time};
+pub use why::{MOST_AHEAD, Reason, Why};

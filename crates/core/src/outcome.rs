@@ -237,7 +237,7 @@ pub(crate) mod blob {
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Blob, D::Error> {
         struct Bytes;
-        impl<'de> de::Visitor<'de> for Bytes {
+        impl de::Visitor<'_> for Bytes {
             type Value = Blob;
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str("bytes")

@@ -1,0 +1,160 @@
+//! A call and the one door through which its state changes.
+
+use crate::job::AttemptId;
+use crate::outcome::Outcome;
+use crate::queue::Place;
+use crate::time::{Span, Time};
+
+/// Where a call is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Its stage has not started, or its cache is being asked.
+    Staged,
+    /// Its job is not due yet.
+    Due,
+    /// It waits on its lane.
+    Queued,
+    /// It waits for a retry, outside the queue.
+    Backoff,
+    /// Another job's call is the same call (C2).
+    Joined,
+    /// Nobody here can run it: no worker for its kind, or no such lane any more.
+    Parked,
+    /// An attempt is on its way.
+    Running,
+    /// It has its outcome.
+    Settled,
+}
+
+/// What can happen to a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Delay,
+    Park,
+    Queue,
+    Follow,
+    Start,
+    Return,
+    BackOff,
+    TakeOver,
+    Settle,
+}
+
+/// A step that makes no sense in a state: our own bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IllegalStep(State, Step);
+
+impl State {
+    /// The state after a step; a state changes in no other way.
+    pub(crate) fn after(self, step: Step) -> Result<State, IllegalStep> {
+        use State::{Backoff, Due, Joined, Parked, Queued, Running, Settled, Staged};
+        match (self, step) {
+            (Staged | Due | Queued, Step::Delay) => Ok(Due),
+            (Staged, Step::Park) => Ok(Parked),
+            (Staged | Due, Step::Follow) => Ok(Joined),
+            (Staged | Due | Backoff | Joined, Step::Queue) | (Running, Step::Return) => Ok(Queued),
+            (Queued, Step::Start) | (Joined, Step::TakeOver) => Ok(Running),
+            (Staged | Running, Step::BackOff) => Ok(Backoff),
+            (Settled, _) => Err(IllegalStep(self, step)),
+            (_, Step::Settle) => Ok(Settled),
+            _ => Err(IllegalStep(self, step)),
+        }
+    }
+}
+
+/// One job's visit to one lane.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) job: u32,
+    pub(crate) lane: u32,
+    pub(crate) index: u16,
+    pub(crate) stage: u16,
+    pub(crate) state: State,
+    pub(crate) cached: bool,
+    pub(crate) place: Place,
+    pub(crate) retry_at: Time,
+    /// Its budget for a closed lane; `Time::NEVER`'s span for none.
+    pub(crate) max_wait: Span,
+    pub(crate) attempts: u16,
+    pub(crate) throttles: u16,
+    pub(crate) crashes: u16,
+    pub(crate) hops: u16,
+    /// Whose fate it shares while `Joined`.
+    pub(crate) leader: u32,
+    pub(crate) attempt: AttemptId,
+    pub(crate) waited: Span,
+    pub(crate) ran: Span,
+    pub(crate) outcome: Option<Box<Outcome>>,
+}
+
+/// No bound on waiting.
+pub(crate) const ANY_WAIT: Span = Span(u64::MAX);
+
+impl Call {
+    pub(crate) fn new(job: u32, lane: u32, index: u16, stage: u16) -> Call {
+        Call {
+            job,
+            lane,
+            index,
+            stage,
+            state: State::Staged,
+            cached: false,
+            place: Place::default(),
+            retry_at: Time::ZERO,
+            max_wait: ANY_WAIT,
+            attempts: 0,
+            throttles: 0,
+            crashes: 0,
+            hops: 0,
+            leader: 0,
+            attempt: AttemptId(0),
+            waited: Span::ZERO,
+            ran: Span::ZERO,
+            outcome: None,
+        }
+    }
+
+    pub(crate) fn step(&mut self, step: Step) {
+        self.state = self.state.after(step).expect("the rules take only legal steps");
+    }
+
+    pub(crate) fn is_settled(&self) -> bool {
+        self.state == State::Settled
+    }
+
+    /// Real requests made for it.
+    pub(crate) fn requests(&self) -> u32 {
+        u32::from(self.attempts) + u32::from(self.throttles) + u32::from(self.crashes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn j1_a_settled_call_never_changes_again() {
+        let steps = [
+            Step::Delay,
+            Step::Park,
+            Step::Queue,
+            Step::Follow,
+            Step::Start,
+            Step::Return,
+            Step::BackOff,
+            Step::TakeOver,
+            Step::Settle,
+        ];
+        for step in steps {
+            assert_eq!(State::Settled.after(step), Err(IllegalStep(State::Settled, step)));
+        }
+    }
+
+    #[test]
+    fn a_call_starts_only_from_the_queue() {
+        for state in [State::Staged, State::Due, State::Backoff, State::Running, State::Parked] {
+            assert!(state.after(Step::Start).is_err());
+        }
+        assert_eq!(State::Queued.after(Step::Start), Ok(State::Running));
+    }
+}

@@ -1,0 +1,294 @@
+//! The state that the rules work on, and its indexes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+use crate::arena::Arena;
+use crate::call::{Call, State};
+use crate::group::Group;
+use crate::job::{AttemptId, Blob, CallId, JobId, LaneId, Retry, Until};
+use crate::keys::Table;
+use crate::lane::{Key, Lane};
+use crate::limits::{GroupLimits, Limits};
+use crate::outcome::JobState;
+use crate::plan::Plan;
+use crate::pool::Pool;
+use crate::priority::Priority;
+use crate::record::{AddedCall, Counters};
+use crate::settings::Settings;
+use crate::time::{Now, Span, Time};
+
+/// What becomes of a call under which the process died (B2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnCrash {
+    /// It is made again.
+    #[default]
+    Repeat,
+    /// It has failed.
+    Fail,
+}
+
+/// What the rules know of a kind.
+#[derive(Clone, Debug)]
+pub struct KindTerms {
+    /// Its stable name.
+    pub name: Arc<str>,
+    /// What a crash does to its calls.
+    pub on_crash: OnCrash,
+}
+
+/// Everything that the rules are told before the first turn.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
+    /// The settings.
+    pub settings: Settings,
+    /// Lanes by name, and templates, whose names end in `*`.
+    pub lanes: Vec<(Arc<str>, Limits)>,
+    /// Groups by name.
+    pub groups: Vec<(String, GroupLimits)>,
+    /// Kinds that have a worker here.
+    pub kinds: Vec<KindTerms>,
+}
+
+/// A job in memory: its payload and most of its words stay in the store.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub(crate) id: JobId,
+    pub(crate) kind: u32,
+    pub(crate) tenant: u32,
+    pub(crate) priority: Priority,
+    /// Whether the caller named the priority (W1).
+    pub(crate) named: bool,
+    pub(crate) until: Until,
+    pub(crate) callers: u32,
+    pub(crate) cost: u32,
+    pub(crate) key: Option<Blob>,
+    pub(crate) schedule_key: Option<Blob>,
+    pub(crate) cache_key: Option<Blob>,
+    pub(crate) submitted_at: Time,
+    /// Wall clock; `Time::ZERO` for at once.
+    pub(crate) due: Time,
+    pub(crate) deadline: Time,
+    pub(crate) max_wait: Option<Span>,
+    pub(crate) start_within: Span,
+    pub(crate) retry: Retry,
+    pub(crate) stage: u16,
+    /// Calls that have not settled, in this stage and in all.
+    pub(crate) stage_left: u16,
+    pub(crate) left: u16,
+    pub(crate) cancelled: bool,
+    pub(crate) not_applicable: Box<[u16]>,
+    pub(crate) calls: Vec<u32>,
+}
+
+/// An attempt that has not ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Attempt {
+    /// `None` once its call no longer waits for it.
+    pub(crate) call: Option<u32>,
+    pub(crate) lane: u32,
+    pub(crate) priority: Priority,
+    /// The latest moment it may start.
+    pub(crate) send_by: Time,
+    pub(crate) started_at: Option<Time>,
+    pub(crate) used: bool,
+    pub(crate) reported: bool,
+    pub(crate) cache_key: Option<Blob>,
+}
+
+/// A moment that matters to one call or job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Moment {
+    Retry(u32),
+    Deadline(u32),
+    StartWithin(u32),
+}
+
+/// Who is looked at when a moment of the lane index comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Contender {
+    Lane(u32),
+    Group(u32),
+}
+
+/// The rules and what they work on.
+#[derive(Debug)]
+pub struct Core {
+    pub(crate) settings: Settings,
+    pub(crate) kinds: Vec<KindTerms>,
+    pub(crate) next: Counters,
+
+    pub(crate) lanes: Arena<Lane>,
+    pub(crate) lane_names: BTreeMap<Arc<str>, u32>,
+    /// Templates by the part of the name before the `*`.
+    pub(crate) templates: Vec<(Box<str>, Arc<Limits>)>,
+    pub(crate) groups: Arena<Group>,
+    /// Lanes that the store knows and this configuration does not.
+    pub(crate) strangers: BTreeMap<Arc<str>, LaneId>,
+    /// Stand-ins for lanes that waiting jobs name and nobody knows any more.
+    pub(crate) stand_ins: BTreeMap<Arc<str>, u32>,
+    /// Template lanes that may be as good as new, the oldest first (L10).
+    pub(crate) idle_lanes: BTreeSet<(Time, u32)>,
+
+    pub(crate) jobs: Arena<Job>,
+    pub(crate) job_ids: HashMap<JobId, u32, FixedState>,
+    pub(crate) calls: Arena<Call>,
+    pub(crate) added: BTreeMap<u32, AddedCall>,
+    pub(crate) attempts: BTreeMap<AttemptId, Attempt>,
+    pub(crate) tenants: BTreeMap<Arc<str>, (u32, u32)>,
+    pub(crate) tenant_names: Arena<Arc<str>>,
+
+    /// Unfinished jobs by key (D1), jobs not yet due by schedule key (D2), calls by cache key (C2).
+    pub(crate) keys: Table,
+    pub(crate) schedule_keys: Table,
+    pub(crate) same_calls: Table,
+    /// Calls that share the fate of another job's call.
+    pub(crate) followers: BTreeMap<u32, Vec<u32>>,
+
+    /// Lanes and groups by the moment they next open or change rank.
+    pub(crate) openings: BTreeSet<(Time, Contender)>,
+    pub(crate) moments: BTreeSet<(Time, Moment)>,
+    /// Jobs by the wall-clock moment they are due.
+    pub(crate) due: BTreeSet<(Time, u32)>,
+    /// What may go now, by order of going.
+    pub(crate) ready: BTreeSet<Key>,
+    pub(crate) ready_interactive: BTreeSet<Key>,
+    pub(crate) dirty_lanes: Vec<u32>,
+    pub(crate) dirty_groups: Vec<u32>,
+
+    pub(crate) pool: Pool,
+    /// Calls in lanes' queues.
+    pub(crate) waiting: usize,
+    /// Calls without an outcome.
+    pub(crate) unsettled: usize,
+    /// Those of them that nobody here can run.
+    pub(crate) parked: usize,
+}
+
+impl Core {
+    /// The rules before the first turn. Settings and limits have been checked by whoever read them.
+    pub fn new(setup: Setup) -> Core {
+        let seed = setup.settings.hash_seed;
+        let state = || FixedState::with_seed(seed);
+        let mut core = Core {
+            pool: Pool::new(setup.settings.pool.clone()),
+            settings: setup.settings,
+            kinds: setup.kinds,
+            next: Counters::default(),
+            lanes: Arena::default(),
+            lane_names: BTreeMap::new(),
+            templates: Vec::new(),
+            groups: Arena::default(),
+            strangers: BTreeMap::new(),
+            stand_ins: BTreeMap::new(),
+            idle_lanes: BTreeSet::new(),
+            jobs: Arena::default(),
+            job_ids: HashMap::with_hasher(state()),
+            calls: Arena::default(),
+            added: BTreeMap::new(),
+            attempts: BTreeMap::new(),
+            tenants: BTreeMap::new(),
+            tenant_names: Arena::default(),
+            keys: Table::new(state()),
+            schedule_keys: Table::new(state()),
+            same_calls: Table::new(state()),
+            followers: BTreeMap::new(),
+            openings: BTreeSet::new(),
+            moments: BTreeSet::new(),
+            due: BTreeSet::new(),
+            ready: BTreeSet::new(),
+            ready_interactive: BTreeSet::new(),
+            dirty_lanes: Vec::new(),
+            dirty_groups: Vec::new(),
+            waiting: 0,
+            unsettled: 0,
+            parked: 0,
+        };
+        for (name, limits) in setup.groups {
+            core.groups.insert(Group::new(name, limits));
+        }
+        for (name, limits) in setup.lanes {
+            core.configure(name, limits, Time::ZERO);
+        }
+        core
+    }
+
+    /// The next numbers to give out.
+    pub fn counters(&self) -> Counters {
+        self.next
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// When the next turn is needed even if nothing happens.
+    pub fn wake_at(&self, now: Now) -> Option<Time> {
+        let opening = self.openings.first().map(|(at, _)| *at);
+        let moment = self.moments.first().map(|(at, _)| *at);
+        let due = self.due.first().map(|(at, _)| due_at(*at, now));
+        let lacking = !self.ready.is_empty() && self.pool.door() != Some(crate::pool::Door::Any);
+        let grows = if lacking { self.pool.grows_at() } else { None };
+        let wake = [opening, moment, due, grows].into_iter().flatten().min();
+        let late = if crate::mutant::Mutant::WakesLate.on() { Span::millis(5) } else { Span::ZERO };
+        wake.map(|at| at + late)
+    }
+
+    /// Whether nothing is waiting, running, due or to be retried (B3).
+    pub fn is_idle(&self) -> bool {
+        self.attempts.is_empty() && self.unsettled == self.parked
+    }
+
+    /// Calls that wait on their lanes.
+    pub fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// How an unfinished job stands.
+    pub fn job_state(&self, id: JobId) -> JobState {
+        let job = self.job_ids.get(&id).map(|&job| &self.jobs[job]);
+        let mut calls = job.into_iter().flat_map(|job| &job.calls).map(|&call| &self.calls[call]);
+        let runs = calls.any(|call| call.state == State::Running);
+        if runs { JobState::Running } else { JobState::Waiting }
+    }
+
+    /// Unfinished jobs.
+    pub fn unfinished(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// Workers there are, and how many are busy.
+    pub fn workers(&self) -> (u32, u32) {
+        (self.pool.size(), self.pool.busy())
+    }
+
+    pub(crate) fn call_id(&self, call: u32) -> CallId {
+        let call = &self.calls[call];
+        CallId { job: self.jobs[call.job].id, index: call.index }
+    }
+
+    pub(crate) fn touch_lane(&mut self, lane: u32) {
+        if !std::mem::replace(&mut self.lanes[lane].dirty, true) {
+            self.dirty_lanes.push(lane);
+        }
+    }
+
+    pub(crate) fn touch_group(&mut self, group: u32) {
+        if !std::mem::replace(&mut self.groups[group].dirty, true) {
+            self.dirty_groups.push(group);
+        }
+    }
+
+    pub(crate) fn write_lane(&mut self, lane: u32, plan: &mut Plan) {
+        self.lanes[lane].stored = true;
+        plan.writes.push(crate::record::Write::Lane(self.lanes[lane].record()));
+    }
+}
+
+fn due_at(wall: Time, now: Now) -> Time {
+    if crate::mutant::Mutant::DueOnEngineTime.on() { wall } else { now.engine_time(wall) }
+}

@@ -1,0 +1,366 @@
+//! Decide: who goes next (P1 to P5, W1, W5).
+//!
+//! Moments that have come are handled, lanes that changed are looked at once, and then the best
+//! calls of open lanes start until no worker or no call is left. Nothing here is a scan: a lane is
+//! found by the moment it opens, and its calls by standing at the head of one of four queues.
+
+use crate::call::State;
+use crate::core::{Contender, Core, Moment};
+use crate::lane::{Demand, Key, Lane, Standing};
+use crate::mutant::Mutant;
+use crate::outcome::{Failure, Outcome, Skip};
+use crate::plan::Plan;
+use crate::pool::Door;
+use crate::priority::Priority;
+use crate::queue::Place;
+use crate::settings::AcrossLanes;
+use crate::time::{Now, Span, Time};
+
+/// The call at the head of one of a lane's queues.
+struct Head {
+    rank: Priority,
+    place: Place,
+    priority: Priority,
+    call: u32,
+    /// When it ranks higher, if it can.
+    rises_at: Time,
+}
+
+impl Core {
+    /// Brings everything up to `now` and starts what may start.
+    pub fn decide(&mut self, now: Now, plan: &mut Plan) {
+        self.catch_up(now, plan);
+        self.pass_openings(now);
+        self.pool.adjust(self.waiting, self.settings.max_waiting.get() as usize, now.time);
+        loop {
+            self.settle_standings(now, plan);
+            let Some(call) = self.next_to_start(now) else { break };
+            self.reserve(call, now, plan);
+        }
+    }
+
+    /// Due work, retries and deadlines up to `now`: they come before anything new (Q1, Q2).
+    pub fn catch_up(&mut self, now: Now, plan: &mut Plan) {
+        self.come_due(now, plan);
+        self.pass_moments(now, plan);
+    }
+
+    fn come_due(&mut self, now: Now, plan: &mut Plan) {
+        let clock = if Mutant::DueOnEngineTime.on() { now.time } else { now.wall };
+        while let Some(&(at, job)) = self.due.first() {
+            if at > clock {
+                break;
+            }
+            self.leave_due(job);
+            self.begin_stage(job, now, plan);
+        }
+    }
+
+    fn pass_moments(&mut self, now: Now, plan: &mut Plan) {
+        while let Some(&(at, moment)) = self.moments.first() {
+            if at > now.time {
+                break;
+            }
+            self.moments.remove(&(at, moment));
+            match moment {
+                Moment::Retry(call) => self.join_queue(call, now, plan),
+                Moment::Deadline(job) => self.run_out(job, now, plan),
+                Moment::StartWithin(call) if self.runs(call) => {}
+                Moment::StartWithin(call) => {
+                    let start_within = self.jobs[self.calls[call].job].start_within;
+                    let skip = Skip::StartWithin { start_within };
+                    self.settle(call, Outcome::Skipped(skip), now, plan);
+                }
+            }
+        }
+    }
+
+    fn pass_openings(&mut self, now: Now) {
+        while let Some(&(at, who)) = self.openings.first() {
+            if at > now.time {
+                break;
+            }
+            self.openings.remove(&(at, who));
+            match who {
+                Contender::Lane(lane) => {
+                    self.lanes[lane].standing.wake_at = None;
+                    self.touch_lane(lane);
+                }
+                Contender::Group(group) => {
+                    self.groups[group].standing.wake_at = None;
+                    self.touch_group(group);
+                }
+            }
+        }
+    }
+
+    /// Looks once at every lane and group that changed, until none has.
+    fn settle_standings(&mut self, now: Now, plan: &mut Plan) {
+        loop {
+            if let Some(lane) = self.dirty_lanes.pop() {
+                self.lanes[lane].dirty = false;
+                self.skip_hopeless(lane, now, plan);
+                self.stand_lane(lane, now);
+            } else if let Some(group) = self.dirty_groups.pop() {
+                self.groups[group].dirty = false;
+                self.skip_hopeless_in_group(group, now, plan);
+                self.stand_group(group, now);
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// Withdraws every call that would not wait until its lane opens (W1): the trees are popped
+    /// from the small end, so whoever would wait long enough is not looked at.
+    fn skip_hopeless(&mut self, lane: u32, now: Now, plan: &mut Plan) {
+        if Mutant::MaxWaitIgnored.on() {
+            return;
+        }
+        for priority in Priority::ALL {
+            let Some(&(least, _)) = self.lanes[lane].waits[priority.index()].first() else {
+                continue;
+            };
+            let demand = Demand { priority, rank: priority, cost: 1 };
+            let wait = self.lanes[lane].opening(demand).at.since(now.time);
+            if least >= wait {
+                continue;
+            }
+            while let Some(&(max_wait, call)) = self.lanes[lane].waits[priority.index()].first() {
+                if max_wait >= wait {
+                    break;
+                }
+                let skip = Skip::MaxWait { wait, max_wait, priority };
+                self.settle(call, Outcome::Skipped(skip), now, plan);
+            }
+        }
+    }
+
+    fn skip_hopeless_in_group(&mut self, group: u32, now: Now, plan: &mut Plan) {
+        let wait = self.groups[group].opening(1).at.since(now.time);
+        while let Some(&(max_wait, call)) = self.groups[group].waits.first() {
+            if max_wait >= wait || Mutant::MaxWaitIgnored.on() {
+                break;
+            }
+            let priority = self.jobs[self.calls[call].job].priority;
+            let skip = Skip::MaxWait { wait, max_wait, priority };
+            self.settle(call, Outcome::Skipped(skip), now, plan);
+        }
+    }
+
+    /// The heads of a lane's queues, by rank and age (P1, P2).
+    fn heads(&self, lane: &Lane, now: Now) -> Vec<Head> {
+        let mut heads: Vec<Head> = Priority::ALL
+            .into_iter()
+            .filter_map(|priority| {
+                let queue = &lane.queues[priority.index()];
+                let (place, call) =
+                    if Mutant::YoungestFirst.on() { queue.tail()? } else { queue.head()? };
+                let (rank, rises_at) = self.rank(priority, place.joined_at, now.time);
+                Some(Head { rank, place, priority, call, rises_at })
+            })
+            .collect();
+        heads.sort_by_key(|head| (head.rank, head.place));
+        heads
+    }
+
+    /// The rank of a call that joined then, and when it rises next (P2).
+    pub(crate) fn rank(&self, priority: Priority, joined_at: Time, now: Time) -> (Priority, Time) {
+        if priority == Priority::Interactive || Mutant::NoAgeing.on() {
+            return (priority, Time::NEVER);
+        }
+        let age_after = self.settings.age_after;
+        let steps = now.since(joined_at).0 / age_after.0;
+        let rank = priority.risen(steps);
+        let rises_at = if rank == Priority::Interactive {
+            Time::NEVER
+        } else {
+            joined_at + age_after.times(steps + 1)
+        };
+        (rank, rises_at)
+    }
+
+    /// Puts a lane where it belongs: among those ready to go, or by the moment to look again.
+    fn stand_lane(&mut self, number: u32, now: Now) {
+        let standing = self.lane_standing(number, now);
+        let before = self.lanes[number].standing;
+        if standing == before {
+            return;
+        }
+        self.lanes[number].standing = standing;
+        if standing.wake_at != before.wake_at {
+            self.move_opening(Contender::Lane(number), before.wake_at, standing.wake_at);
+        }
+        if (standing.any, standing.interactive) == (before.any, before.interactive) {
+            return;
+        }
+        match self.lanes[number].group {
+            None => self.move_ready(&before, &standing),
+            Some(group) => {
+                let sets = &mut self.groups[group];
+                swap(&mut sets.any, before.any, standing.any);
+                swap(&mut sets.interactive, before.interactive, standing.interactive);
+                self.touch_group(group);
+            }
+        }
+    }
+
+    fn lane_standing(&self, number: u32, now: Now) -> Standing {
+        let lane = &self.lanes[number];
+        let mut standing = Standing::default();
+        // A lane without calls is touched when one comes; a busy or paused one when that ends.
+        if lane.paused || lane.in_flight >= lane.width().min(self.pool.lane_cap()) {
+            return standing;
+        }
+        let heads = self.heads(lane, now);
+        let mut wake_at = Time::NEVER;
+        let mut rises_at = Time::NEVER;
+        for head in &heads {
+            rises_at = rises_at.min(head.rises_at);
+            let opening = lane.opening(self.demand(head));
+            if opening.at <= now.time {
+                standing.any = Some(self.key(lane, head));
+                break;
+            }
+            wake_at = wake_at.min(opening.at);
+            if !opening.cause.lets_others_pass() {
+                break;
+            }
+        }
+        if let Some(head) = heads.iter().find(|head| head.priority == Priority::Interactive) {
+            let opening = lane.opening(self.demand(head));
+            if opening.at <= now.time {
+                standing.interactive = Some(self.key(lane, head));
+            } else {
+                wake_at = wake_at.min(opening.at);
+            }
+        }
+        // Rising changes the order of who is ready, and the gap of who is not, unless a cooldown
+        // holds the lane for longer anyway.
+        if standing.any.is_some() || lane.health.cooldown_until < rises_at {
+            wake_at = wake_at.min(rises_at);
+        }
+        standing.wake_at = (wake_at != Time::NEVER).then_some(wake_at);
+        standing
+    }
+
+    fn demand(&self, head: &Head) -> Demand {
+        let cost = self.jobs[self.calls[head.call].job].cost;
+        Demand { priority: head.priority, rank: head.rank, cost }
+    }
+
+    fn key(&self, lane: &Lane, head: &Head) -> Key {
+        let order = match self.settings.across_lanes {
+            AcrossLanes::Oldest => head.place.joined_at,
+            AcrossLanes::Turns => lane.last_start.into_iter().max().unwrap_or(Time::ZERO),
+        };
+        Key { rank: head.rank, order: order.0, seq: head.place.seq, call: head.call }
+    }
+
+    /// A group stands for its best lane while it is open itself (L9).
+    fn stand_group(&mut self, number: u32, now: Now) {
+        let group = &self.groups[number];
+        let mut standing = Standing::default();
+        if !group.is_full() {
+            let cost = |key: &Key| self.jobs[self.calls[key.call].job].cost;
+            for (set, slot) in [
+                (&group.any, &mut standing.any),
+                (&group.interactive, &mut standing.interactive),
+            ] {
+                let Some(best) = set.first() else { continue };
+                let opening = group.opening(cost(best));
+                if opening.at <= now.time {
+                    *slot = Some(*best);
+                } else {
+                    let sooner = standing.wake_at.is_none_or(|wake| opening.at < wake);
+                    standing.wake_at = if sooner { Some(opening.at) } else { standing.wake_at };
+                }
+            }
+        }
+        let before = std::mem::replace(&mut self.groups[number].standing, standing);
+        self.move_opening(Contender::Group(number), before.wake_at, standing.wake_at);
+        self.move_ready(&before, &standing);
+    }
+
+    fn move_opening(&mut self, who: Contender, before: Option<Time>, after: Option<Time>) {
+        swap(&mut self.openings, before.map(|at| (at, who)), after.map(|at| (at, who)));
+    }
+
+    fn move_ready(&mut self, before: &Standing, after: &Standing) {
+        swap(&mut self.ready, before.any, after.any);
+        swap(&mut self.ready_interactive, before.interactive, after.interactive);
+    }
+
+    /// Takes a lane out of every index, before it changes beyond recognition.
+    pub(crate) fn leave_indexes(&mut self, number: u32) {
+        let before = std::mem::take(&mut self.lanes[number].standing);
+        self.move_opening(Contender::Lane(number), before.wake_at, None);
+        match self.lanes[number].group {
+            None => self.move_ready(&before, &Standing::default()),
+            Some(group) => {
+                swap(&mut self.groups[group].any, before.any, None);
+                swap(&mut self.groups[group].interactive, before.interactive, None);
+                self.touch_group(group);
+            }
+        }
+    }
+
+    /// The call that starts next, if there is a worker for it; a lacking worker makes the pool
+    /// grow (P3, Q3).
+    fn next_to_start(&mut self, now: Now) -> Option<u32> {
+        loop {
+            let best = match self.pool.door() {
+                Some(Door::Any) => self.ready.first(),
+                Some(Door::Interactive) => self.ready_interactive.first(),
+                None => None,
+            };
+            if let Some(key) = best {
+                return Some(key.call);
+            }
+            let lacking = !self.ready.is_empty() || !self.ready_interactive.is_empty();
+            if !lacking || !self.pool.grow(now.time) {
+                return None;
+            }
+        }
+    }
+
+    /// A call that its lane's new limits can never admit must not block the lane.
+    pub(crate) fn fail_impossible(&mut self, lane: u32, now: Now, plan: &mut Plan) {
+        let lane = &self.lanes[lane];
+        let queued = lane.queues.iter().flat_map(crate::queue::Queue::calls);
+        let impossible: Vec<u32> = queued
+            .filter(|&call| {
+                let job = &self.jobs[self.calls[call].job];
+                let group = lane.group.map(|group| self.groups[group].opening(job.cost).at);
+                lane.impossible(job.priority, job.cost).is_some() || group == Some(Time::NEVER)
+            })
+            .collect();
+        for call in impossible {
+            if self.calls.get(call).is_some_and(|call| call.state == State::Queued) {
+                let failure = Failure::permanent("cost").because("its cost exceeds the new limits");
+                self.settle(call, Outcome::Failed(failure), now, plan);
+            }
+        }
+    }
+
+    /// How far in the future a lane opens for a new call of this priority, for those who ask.
+    pub fn opens_in(&self, lane: &str, priority: Priority, now: Now) -> Option<Span> {
+        let lane = &self.lanes[*self.lane_names.get(lane)?];
+        let demand = Demand { priority, rank: priority, cost: 1 };
+        let opening = lane.opening(demand).latest(self.group_opening(lane, 1));
+        Some(opening.at.since(now.time))
+    }
+}
+
+/// Replaces one member of an ordered set by another.
+fn swap<T: Ord>(set: &mut std::collections::BTreeSet<T>, before: Option<T>, after: Option<T>) {
+    if before == after {
+        return;
+    }
+    if let Some(before) = before {
+        set.remove(&before);
+    }
+    if let Some(after) = after {
+        set.insert(after);
+    }
+}

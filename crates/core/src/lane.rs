@@ -1,0 +1,467 @@
+//! One outside service: its queues, its history, and when it next opens (L1 to L11).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::health::Health;
+use crate::job::{AttemptId, LaneId};
+use crate::ledger::Ledger;
+use crate::limits::{GapFrom, Limits, Window};
+use crate::mutant::Mutant;
+use crate::outcome::Announced;
+use crate::priority::Priority;
+use crate::queue::Queue;
+use crate::record::LaneRecord;
+use crate::time::{Span, Time};
+
+/// Why something is closed, in the words of `why`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    Gap,
+    /// Its own priority's gap (P2): calls behind it may pass.
+    OwnGap,
+    Window,
+    /// The rest of a window is kept for higher priorities (L11): they may pass.
+    Keep,
+    Cooldown,
+    Group,
+}
+
+impl Cause {
+    /// Whether a lower-ranked call may go while a higher-ranked one waits for this.
+    pub(crate) fn lets_others_pass(self) -> bool {
+        matches!(self, Cause::OwnGap | Cause::Keep)
+    }
+}
+
+/// When something opens and what keeps it closed until then; a past moment means open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Opening {
+    pub(crate) at: Time,
+    pub(crate) cause: Cause,
+}
+
+impl Opening {
+    pub(crate) const OPEN: Opening = Opening { at: Time::ZERO, cause: Cause::Gap };
+
+    pub(crate) fn latest(self, other: Opening) -> Opening {
+        if other.at > self.at { other } else { self }
+    }
+}
+
+/// What a call asks of a lane.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Demand {
+    /// As submitted.
+    pub(crate) priority: Priority,
+    /// As risen with age (P2).
+    pub(crate) rank: Priority,
+    pub(crate) cost: u32,
+}
+
+/// A contender's place among those that compete for workers: the smallest goes first (P1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub(crate) rank: Priority,
+    pub(crate) order: u64,
+    pub(crate) seq: u64,
+    pub(crate) call: u32,
+}
+
+/// What the indexes hold about a lane or a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// Its best call that may go now.
+    pub(crate) any: Option<Key>,
+    /// Its best interactive call that may go now (P3).
+    pub(crate) interactive: Option<Key>,
+    /// When to look again.
+    pub(crate) wake_at: Option<Time>,
+}
+
+/// Attempts whose real start is not known yet, by the moment they start at the latest.
+pub(crate) type Pending = BTreeSet<(Time, AttemptId, Priority)>;
+
+/// One lane and everything that waits on it.
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "four independent facts about a lane")]
+pub(crate) struct Lane {
+    pub(crate) id: LaneId,
+    pub(crate) name: Arc<str>,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) group: Option<u32>,
+    /// Made by a template: dropped when as good as new (L10).
+    pub(crate) made: bool,
+    /// Calls of unfinished jobs and attempts on the wire that name it.
+    pub(crate) users: u32,
+    /// Whether the store knows its name.
+    pub(crate) stored: bool,
+
+    pub(crate) queues: [Queue; 4],
+    /// Waiting calls by their `max_wait` (W1).
+    pub(crate) waits: [BTreeSet<(Span, u32)>; 4],
+    /// Unfinished rss calls, one per kind (D3).
+    pub(crate) rss: Vec<(u32, u32)>,
+
+    pub(crate) in_flight: u32,
+    pub(crate) pending: Pending,
+    pub(crate) last_start: [Time; 4],
+    pub(crate) last_finish: [Time; 4],
+    pub(crate) ledger: Ledger,
+    /// When each of its windows was introduced (L11).
+    pub(crate) since: Vec<Time>,
+    pub(crate) health: Health,
+    pub(crate) announced: Option<(Announced, Time)>,
+    pub(crate) paused: bool,
+
+    pub(crate) standing: Standing,
+    pub(crate) dirty: bool,
+}
+
+impl Lane {
+    pub(crate) fn new(id: LaneId, name: Arc<str>, limits: Arc<Limits>, now: Time) -> Lane {
+        Lane {
+            id,
+            name,
+            since: vec![now; limits.windows.len()],
+            limits,
+            group: None,
+            made: false,
+            users: 0,
+            stored: false,
+            queues: Default::default(),
+            waits: Default::default(),
+            rss: Vec::new(),
+            in_flight: 0,
+            pending: BTreeSet::new(),
+            last_start: [Time::ZERO; 4],
+            last_finish: [Time::ZERO; 4],
+            ledger: Ledger::default(),
+            health: Health::default(),
+            announced: None,
+            paused: false,
+            standing: Standing::default(),
+            dirty: false,
+        }
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.queues.iter().map(Queue::len).sum()
+    }
+
+    fn announced(&self) -> Announced {
+        self.announced.map_or(Announced::default(), |(announced, _)| announced)
+    }
+
+    /// The gap that a call of this rank keeps; windows, groups and services are not bent (L2).
+    pub(crate) fn gap(&self, rank: Priority) -> Span {
+        let every = self.health.every(&self.limits);
+        let bent = Span(self.limits.gap_share[rank.index()].of(every.0));
+        let fixed = self.limits.spread_gap().max(self.announced().every.unwrap_or(Span::ZERO));
+        bent.max(fixed)
+    }
+
+    /// The last moment that a gap runs from, for one priority or for all.
+    fn last(&self, only: Option<Priority>) -> Time {
+        let moments = match self.limits.gap_from {
+            GapFrom::Start => &self.last_start,
+            GapFrom::Finish => &self.last_finish,
+        };
+        let known = match only {
+            Some(priority) => moments[priority.index()],
+            None => moments.iter().copied().max().unwrap_or(Time::ZERO),
+        };
+        if self.limits.gap_from == GapFrom::Finish {
+            return known;
+        }
+        // Until its start is known, an attempt counts at the latest moment it could start (L4).
+        let mut pending = self.pending.iter().rev();
+        let latest = pending.find(|(_, _, priority)| only.is_none_or(|only| *priority == only));
+        known.max(latest.map_or(Time::ZERO, |(at, _, _)| *at))
+    }
+
+    /// When a call with this demand could go, whatever is ahead of it. A limit answers when.
+    pub(crate) fn opening(&self, demand: Demand) -> Opening {
+        let Demand { priority, rank, cost } = demand;
+        let gap = self.gap(rank);
+        let mut opening = Opening::OPEN;
+        if gap > Span::ZERO {
+            let only = Mutant::GapPerPriority.on().then_some(priority);
+            let from = self.last(only);
+            if from > Time::ZERO {
+                opening = Opening { at: from + gap, cause: Cause::Gap };
+            }
+        }
+        if rank < priority {
+            let from = self.last(Some(priority));
+            if from > Time::ZERO {
+                let own = Opening { at: from + self.gap(priority), cause: Cause::OwnGap };
+                opening = opening.latest(own);
+            }
+        }
+        for (window, &since) in self.limits.windows.iter().zip(&self.since) {
+            opening = opening.latest(self.window_opening(window, since, priority, cost));
+        }
+        if let Some((announced, at)) = &self.announced {
+            opening = opening.latest(self.announced_opening(announced, *at, cost));
+        }
+        let cooldown = Opening { at: self.health.cooldown_until, cause: Cause::Cooldown };
+        opening.latest(cooldown)
+    }
+
+    fn window_opening(
+        &self,
+        window: &Window,
+        since: Time,
+        priority: Priority,
+        cost: u32,
+    ) -> Opening {
+        let open = |allowed| self.ledger.opening(window.rate.per, allowed, since, cost);
+        let (max, allowed) = (u64::from(window.rate.max.get()), window.allowed(priority));
+        let at = open(allowed);
+        // Closed for this priority alone, or for all?
+        if allowed < max && open(max) < at {
+            Opening { at, cause: Cause::Keep }
+        } else {
+            Opening { at, cause: Cause::Window }
+        }
+    }
+
+    fn announced_opening(&self, announced: &Announced, since: Time, cost: u32) -> Opening {
+        let mut at = Time::ZERO;
+        if let Some(rate) = announced.window {
+            let max = u64::from(rate.max.get()).max(u64::from(cost));
+            at = self.ledger.opening(rate.per, max, since, cost);
+        }
+        if let Some((left, span)) = announced.left {
+            let used = self.ledger.used(Span(u64::MAX), since, since);
+            if used + u64::from(cost) > u64::from(left) {
+                at = at.max(since + span);
+            }
+        }
+        Opening { at, cause: Cause::Window }
+    }
+
+    /// Calls at once that are allowed now, whatever the pool says.
+    pub(crate) fn width(&self) -> u32 {
+        if self.health.probing() {
+            return 1;
+        }
+        let configured = self.limits.in_flight.get();
+        let narrowed = self.health.narrowed.unwrap_or(configured);
+        configured.min(narrowed).min(self.announced().in_flight.unwrap_or(u32::MAX).max(1))
+    }
+
+    /// How long its history binds anything, its group's share included.
+    pub(crate) fn memory(&self, group: Span) -> Span {
+        let windows = self.limits.windows.iter().map(|window| window.rate.per);
+        let announced = self.announced();
+        let told = announced.window.map(|rate| rate.per).into_iter();
+        let left = announced.left.map(|(_, span)| span).into_iter();
+        let gap = self.gap(Priority::Background);
+        windows.chain(told).chain(left).chain([gap, group]).max().unwrap_or(Span::ZERO)
+    }
+
+    /// The windows that its ledger serves, for merging.
+    pub(crate) fn window_spans(&self) -> Vec<Span> {
+        let windows = self.limits.windows.iter().map(|window| window.rate.per);
+        windows.chain(self.announced().window.map(|rate| rate.per)).collect()
+    }
+
+    /// A window of this lane that `cost` can never fit at this priority.
+    pub(crate) fn impossible(&self, priority: Priority, cost: u32) -> Option<&Window> {
+        let mut windows = self.limits.windows.iter();
+        windows.find(|window| u64::from(cost) > window.allowed(priority))
+    }
+
+    /// New limits, from now on: windows that are the same keep their history (L11).
+    pub(crate) fn reconfigure(&mut self, limits: Arc<Limits>, now: Time) {
+        let since = |window: &Window| {
+            let same = self.limits.windows.iter().position(|old| old.rate == window.rate);
+            same.map_or(now, |place| self.since[place])
+        };
+        self.since = limits.windows.iter().map(since).collect();
+        self.limits = limits;
+        if self.health.narrowed.is_some_and(|narrow| narrow >= self.limits.in_flight.get()) {
+            self.health.narrowed = None;
+        }
+    }
+
+    /// What must survive besides its attempts.
+    pub(crate) fn record(&self) -> LaneRecord {
+        let windows = self.limits.windows.iter().zip(&self.since);
+        LaneRecord {
+            id: self.id,
+            name: self.name.clone(),
+            windows: windows.map(|(window, &since)| (window.rate, since)).collect(),
+            cooldown_until: self.health.cooldown_until,
+            failures: self.health.failures,
+            rung: self.health.rung,
+            judged: self.health.judged,
+            slowed: self.health.slowed,
+            narrowed: self.health.narrowed,
+            announced: self.announced,
+            paused: self.paused,
+        }
+    }
+
+    /// Takes up what survived.
+    pub(crate) fn remember(&mut self, record: &LaneRecord) {
+        self.stored = true;
+        self.id = record.id;
+        for (window, since) in self.limits.windows.iter().zip(&mut self.since) {
+            if let Some((_, at)) = record.windows.iter().find(|(rate, _)| *rate == window.rate) {
+                *since = *at;
+            }
+        }
+        self.health = Health {
+            cooldown_until: record.cooldown_until,
+            failures: record.failures,
+            rung: record.rung,
+            judged: record.judged,
+            slowed: record.slowed,
+            narrowed: record.narrowed,
+            streak: 0,
+        };
+        if Mutant::CooldownForgotten.on() {
+            self.health.cooldown_until = Time::ZERO;
+        }
+        self.announced = record.announced;
+        self.paused = record.paused;
+    }
+
+    /// Whether nothing distinguishes it from a fresh lane (L10).
+    pub(crate) fn is_fresh(&self, now: Time) -> bool {
+        let health = &self.health;
+        self.users == 0
+            && self.ledger.is_empty()
+            && self.pending.is_empty()
+            && !self.paused
+            && health.cooldown_until <= now
+            && (health.failures, health.rung, health.slowed) == (0, 0, 0)
+            && health.narrowed.is_none()
+            && self.announced.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::Portion;
+
+    const NOW: Time = Time(1_000_000_000);
+
+    fn lane(limits: Limits) -> Lane {
+        Lane::new(LaneId(1), "a".into(), Arc::new(limits), Time::ZERO)
+    }
+
+    fn demand(priority: Priority, rank: Priority) -> Demand {
+        Demand { priority, rank, cost: 1 }
+    }
+
+    #[track_caller]
+    fn check(lane: &Lane, priority: Priority, rank: Priority, after: Span, cause: Cause) {
+        let opening = lane.opening(demand(priority, rank));
+        assert_eq!(opening, Opening { at: NOW + after, cause });
+    }
+
+    use Priority::{Background, Interactive, Rss};
+
+    #[test]
+    fn l1_a_lane_without_limits_is_open() {
+        let lane = lane(Limits::default());
+        assert_eq!(lane.opening(demand(Background, Background)).at, Time::ZERO);
+        assert_eq!(lane.width(), 1);
+    }
+
+    #[test]
+    fn l2_a_gap_runs_from_the_last_start_of_any_priority() {
+        let mut lane = lane(Limits { every: Some(Span::secs(10)), ..Limits::default() });
+        lane.last_start[Interactive.index()] = NOW;
+        check(&lane, Background, Background, Span::secs(10), Cause::Gap);
+        check(&lane, Interactive, Interactive, Span::secs(1), Cause::Gap);
+    }
+
+    #[test]
+    fn l2_a_gap_may_run_from_the_finish() {
+        let limits = Limits { every: Some(Span::secs(10)), ..Limits::default() };
+        let mut lane = lane(Limits { gap_from: GapFrom::Finish, ..limits });
+        lane.last_start[3] = NOW;
+        lane.last_finish[3] = NOW + Span::secs(2);
+        check(&lane, Background, Background, Span::secs(12), Cause::Gap);
+    }
+
+    #[test]
+    fn l4_a_gap_runs_from_the_latest_moment_that_a_pending_attempt_could_start() {
+        let mut lane = lane(Limits { every: Some(Span::secs(10)), ..Limits::default() });
+        lane.pending.insert((NOW + Span::millis(50), AttemptId(1), Background));
+        check(&lane, Background, Background, Span::millis(10_050), Cause::Gap);
+    }
+
+    #[test]
+    fn p2_a_risen_call_needs_its_own_full_gap_since_its_own_priority_started() {
+        let mut lane = lane(Limits { every: Some(Span::secs(10)), ..Limits::default() });
+        lane.last_start[Background.index()] = NOW;
+        lane.last_start[Interactive.index()] = NOW + Span::secs(2);
+        check(&lane, Background, Interactive, Span::secs(10), Cause::OwnGap);
+        check(&lane, Rss, Interactive, Span::secs(3), Cause::Gap);
+    }
+
+    #[test]
+    fn l11_a_kept_share_closes_the_window_for_lower_priorities_only() {
+        let mut window = Window::new("2/10s".parse().expect("a rate"));
+        window.keep[0] = Portion::thousandths(500);
+        let mut lane = lane(Limits { windows: vec![window], ..Limits::default() });
+        lane.ledger.charge(AttemptId(1), NOW, 1);
+        check(&lane, Background, Background, Span::secs(10), Cause::Keep);
+        assert_eq!(lane.opening(demand(Interactive, Interactive)).at, Time::ZERO);
+        lane.ledger.charge(AttemptId(2), NOW + Span::secs(1), 1);
+        check(&lane, Interactive, Interactive, Span::secs(10), Cause::Window);
+    }
+
+    #[test]
+    fn l8_announced_limits_slow_a_lane_down_and_never_speed_it_up() {
+        let mut lane = lane(Limits { every: Some(Span::secs(10)), ..Limits::default() });
+        lane.last_start[3] = NOW;
+        lane.announced = Some((Announced { every: Some(Span::secs(2)), ..Announced::default() }, NOW));
+        check(&lane, Background, Background, Span::secs(10), Cause::Gap);
+        check(&lane, Interactive, Interactive, Span::secs(2), Cause::Gap);
+        let left = Some((0, Span::secs(60)));
+        lane.announced = Some((Announced { left, ..Announced::default() }, NOW));
+        check(&lane, Interactive, Interactive, Span::secs(60), Cause::Window);
+        let wide = Some((Announced { in_flight: Some(9), ..Announced::default() }, NOW));
+        lane.announced = wide;
+        assert_eq!(lane.width(), 1);
+    }
+
+    #[test]
+    fn l11_a_window_that_stays_keeps_its_history_and_a_new_one_starts_fresh() {
+        let window = |rate: &str| Window::new(rate.parse().expect("a rate"));
+        let mut lane = lane(Limits { windows: vec![window("2/10s")], ..Limits::default() });
+        let limits = Limits { windows: vec![window("5/h"), window("2/10s")], ..Limits::default() };
+        lane.reconfigure(Arc::new(limits), NOW);
+        assert_eq!(lane.since, [NOW, Time::ZERO]);
+    }
+
+    #[test]
+    fn l10_only_a_lane_that_equals_a_fresh_one_may_be_dropped() {
+        let mut lane = lane(Limits::default());
+        assert!(lane.is_fresh(NOW));
+        lane.health.cooldown_until = NOW + Span(1);
+        assert!(!lane.is_fresh(NOW));
+        assert!(lane.is_fresh(NOW + Span(1)));
+        lane.paused = true;
+        assert!(!lane.is_fresh(NOW + Span(1)));
+    }
+
+    #[test]
+    fn what_a_lane_must_remember_comes_back() {
+        let mut before = lane(Limits::default());
+        before.health.cool(NOW);
+        before.health.slowed = 2;
+        before.paused = true;
+        let mut after = lane(Limits::default());
+        after.remember(&before.record());
+        assert_eq!(after.record(), before.record());
+    }
+}

@@ -1,0 +1,291 @@
+//! Lanes by name: configured, made by templates, changed and dropped while running (L10, L11).
+
+use std::sync::Arc;
+
+use crate::core::Core;
+use crate::group::Group;
+use crate::job::{LaneId, SubmitError};
+use crate::lane::Lane;
+use crate::limits::{GroupLimits, Limits};
+use crate::plan::{Event, Plan};
+use crate::record::Write;
+use crate::time::{Now, Span, Time};
+
+/// A lane that does not exist.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no lane named `{0}`")]
+pub struct UnknownLane(pub Arc<str>);
+
+/// How a lane is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneStatus {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Waiting calls.
+    pub waiting: usize,
+    /// Attempts on the wire.
+    pub in_flight: u32,
+    /// When its next call could go, whatever is ahead of it.
+    pub open_at: Time,
+    /// What each of its windows holds.
+    pub used: Vec<(crate::rate::Rate, u64)>,
+    /// Closed until then by the service or by failures.
+    pub cooldown_until: Option<Time>,
+    /// How far up the ladder.
+    pub rung: u8,
+    /// Stopped by hand.
+    pub paused: bool,
+}
+
+impl Core {
+    /// Sets the limits of a lane, or of a template if the name ends in `*`; lanes that a template
+    /// made follow it.
+    pub fn configure(&mut self, name: Arc<str>, limits: Limits, now: Time) {
+        let limits = Arc::new(limits);
+        let Some(prefix) = name.strip_suffix('*') else {
+            match self.lane_names.get(&name) {
+                Some(&lane) => self.reconfigure(lane, &limits, now),
+                None => {
+                    self.add_lane(name, &limits, now);
+                }
+            }
+            return;
+        };
+        self.templates.retain(|(known, _)| **known != *prefix);
+        self.templates.push((prefix.into(), limits.clone()));
+        // The longest prefix wins, so the closest template is found first.
+        self.templates.sort_by(|a, b| b.0.len().cmp(&a.0.len()).then_with(|| a.0.cmp(&b.0)));
+        let made: Vec<(u32, Arc<str>)> = self
+            .lanes
+            .iter()
+            .filter(|(_, lane)| lane.made)
+            .map(|(number, lane)| (number, lane.name.clone()))
+            .collect();
+        for (lane, name) in made {
+            if let Some(limits) = self.template_for(&name) {
+                self.reconfigure(lane, &limits, now);
+            }
+        }
+    }
+
+    /// Sets the limits of a group; windows that are the same keep their history.
+    pub fn configure_group(&mut self, name: &str, limits: GroupLimits, now: Time) {
+        let Some(number) = self.group_named(name) else {
+            self.groups.insert(Group::new(name.to_string(), limits));
+            return;
+        };
+        let group = &mut self.groups[number];
+        let old = group.limits.windows.iter().zip(&group.since);
+        let known: Vec<_> = old.map(|(window, &since)| (window.rate, since)).collect();
+        let since = |rate| known.iter().find(|(old, _)| *old == rate).map_or(now, |(_, at)| *at);
+        group.since = limits.windows.iter().map(|window| since(window.rate)).collect();
+        group.limits = limits;
+        self.touch_group(number);
+    }
+
+    fn reconfigure(&mut self, lane: u32, limits: &Arc<Limits>, now: Time) {
+        if self.lanes[lane].limits == *limits {
+            return;
+        }
+        self.leave_indexes(lane);
+        let group = limits.group.as_deref().and_then(|name| self.group_named(name));
+        let moved = std::mem::replace(&mut self.lanes[lane].group, group);
+        if moved != group {
+            self.move_waits(lane, moved, group);
+        }
+        self.lanes[lane].reconfigure(limits.clone(), now);
+        self.touch_lane(lane);
+    }
+
+    /// A lane that changes groups takes the budgets of its waiting calls along.
+    fn move_waits(&mut self, lane: u32, from: Option<u32>, to: Option<u32>) {
+        let waits: Vec<(Span, u32)> = self.lanes[lane].waits.iter().flatten().copied().collect();
+        for wait in waits {
+            if let Some(from) = from {
+                self.groups[from].waits.remove(&wait);
+            }
+            if let Some(to) = to {
+                self.groups[to].waits.insert(wait);
+            }
+        }
+        let in_flight = self.lanes[lane].in_flight;
+        if let Some(from) = from {
+            self.groups[from].in_flight -= in_flight;
+            let pending = self.lanes[lane].pending.clone();
+            self.groups[from].pending.retain(|entry| !pending.contains(entry));
+            self.touch_group(from);
+        }
+        if let Some(to) = to {
+            self.groups[to].in_flight += in_flight;
+            let pending = self.lanes[lane].pending.clone();
+            self.groups[to].pending.extend(pending);
+        }
+    }
+
+    fn group_named(&self, name: &str) -> Option<u32> {
+        self.groups.iter().find(|(_, group)| group.name == name).map(|(number, _)| number)
+    }
+
+    fn template_for(&self, name: &str) -> Option<Arc<Limits>> {
+        let mut templates = self.templates.iter();
+        templates.find(|(prefix, _)| name.starts_with(&**prefix)).map(|(_, limits)| limits.clone())
+    }
+
+    fn add_lane(&mut self, name: Arc<str>, limits: &Arc<Limits>, now: Time) -> u32 {
+        let id = self.strangers.remove(&name);
+        let id = id.unwrap_or_else(|| {
+            self.next.lane += 1;
+            LaneId(self.next.lane - 1)
+        });
+        let mut lane = Lane::new(id, name.clone(), limits.clone(), now);
+        lane.group = limits.group.as_deref().and_then(|name| self.group_named(name));
+        let number = self.lanes.insert(lane);
+        self.lane_names.insert(name, number);
+        number
+    }
+
+    /// The lane of this name, made from a template if need be.
+    pub(crate) fn lane_for(
+        &mut self,
+        name: &Arc<str>,
+        now: Time,
+        plan: &mut Plan,
+    ) -> Result<u32, SubmitError> {
+        if let Some(&lane) = self.lane_names.get(name) {
+            return Ok(lane);
+        }
+        let limits = self.template_for(name);
+        let limits = limits.ok_or_else(|| SubmitError::UnknownLane(name.clone()))?;
+        crate::name::check_name("lane", name)?;
+        let max = self.settings.max_lanes.get();
+        if self.lanes.len() >= max as usize && !self.drop_idle_lane(now, plan) {
+            return Err(SubmitError::TooManyLanes { lane: name.clone(), max });
+        }
+        let number = self.add_lane(name.clone(), &limits, now);
+        self.lanes[number].made = true;
+        self.idle_lanes.insert((now, number));
+        Ok(number)
+    }
+
+    /// Whether a lane of this name exists or could be made.
+    pub(crate) fn knows_lane(&self, name: &str) -> bool {
+        self.lane_names.contains_key(name) || self.template_for(name).is_some()
+    }
+
+    /// Makes room by dropping a lane that equals a fresh one. Looks at a few of those idle for
+    /// longest: each look either drops one or moves it to the moment it could be fresh.
+    fn drop_idle_lane(&mut self, now: Time, plan: &mut Plan) -> bool {
+        for _ in 0..16 {
+            let Some(&(idle_since, number)) = self.idle_lanes.first() else { return false };
+            if idle_since > now {
+                return false;
+            }
+            self.idle_lanes.remove(&(idle_since, number));
+            if self.lanes[number].users > 0 {
+                continue;
+            }
+            self.trim_lane(number, now, plan);
+            let lane = &self.lanes[number];
+            if lane.is_fresh(now) {
+                self.drop_lane(number, plan);
+                return true;
+            }
+            let rest = lane.memory(Span::ZERO).max(lane.health.cooldown_until.since(now));
+            self.idle_lanes.insert((now + rest.max(Span::secs(1)), number));
+        }
+        false
+    }
+
+    fn drop_lane(&mut self, number: u32, plan: &mut Plan) {
+        self.leave_indexes(number);
+        let lane = self.lanes.remove(number);
+        self.lane_names.remove(&lane.name);
+        self.dirty_lanes.retain(|dirty| *dirty != number);
+        if lane.stored {
+            plan.writes.push(Write::DropLane(lane.id));
+        }
+    }
+
+    /// One user fewer: a lane that a template made may now be idle.
+    pub(crate) fn release_lane(&mut self, number: u32, now: Time) {
+        let lane = &mut self.lanes[number];
+        lane.users -= 1;
+        if lane.made && lane.users == 0 {
+            self.idle_lanes.insert((now, number));
+        }
+    }
+
+    fn named(&self, name: &str) -> Result<u32, UnknownLane> {
+        self.lane_names.get(name).copied().ok_or_else(|| UnknownLane(name.into()))
+    }
+
+    /// Stops a lane by hand: what runs goes on, nothing new starts.
+    pub fn pause(&mut self, name: &str, plan: &mut Plan) -> Result<(), UnknownLane> {
+        self.set_paused(name, plan, true)
+    }
+
+    /// Lets a paused lane go on.
+    pub fn resume(&mut self, name: &str, plan: &mut Plan) -> Result<(), UnknownLane> {
+        self.set_paused(name, plan, false)
+    }
+
+    fn set_paused(&mut self, name: &str, plan: &mut Plan, to: bool) -> Result<(), UnknownLane> {
+        let number = self.named(name)?;
+        self.lanes[number].paused = to;
+        self.write_lane(number, plan);
+        self.touch_lane(number);
+        Ok(())
+    }
+
+    /// Lifts a cooldown, the ladder and what throttling or announcements did; the history of
+    /// attempts stays, so no configured limit is passed.
+    pub fn reset(&mut self, name: &str, plan: &mut Plan) -> Result<(), UnknownLane> {
+        let number = self.named(name)?;
+        let lane = &mut self.lanes[number];
+        lane.health = crate::health::Health { judged: lane.health.judged, ..Default::default() };
+        lane.announced = None;
+        self.write_lane(number, plan);
+        self.touch_lane(number);
+        Ok(())
+    }
+
+    /// How one lane is doing.
+    pub fn lane_status(&self, name: &str, now: Now) -> Result<LaneStatus, UnknownLane> {
+        Ok(self.status_of(&self.lanes[self.named(name)?], now))
+    }
+
+    /// How all lanes are doing, by name.
+    pub fn lane_statuses(&self, now: Now) -> Vec<LaneStatus> {
+        self.lane_names.values().map(|&lane| self.status_of(&self.lanes[lane], now)).collect()
+    }
+
+    fn status_of(&self, lane: &Lane, now: Now) -> LaneStatus {
+        let heads = lane.queues.iter().filter_map(crate::queue::Queue::head);
+        let best = heads.min().map(|(_, call)| call);
+        let priority = best.map_or_else(Default::default, |c| self.jobs[self.calls[c].job].priority);
+        let demand = crate::lane::Demand { priority, rank: priority, cost: 1 };
+        let opening = lane.opening(demand).latest(self.group_opening(lane, 1));
+        let windows = lane.limits.windows.iter().zip(&lane.since);
+        let used = windows.map(|(window, &since)| {
+            (window.rate, lane.ledger.used(window.rate.per, since, now.time))
+        });
+        let cooldown = lane.health.cooldown_until;
+        LaneStatus {
+            name: lane.name.clone(),
+            waiting: lane.waiting(),
+            in_flight: lane.in_flight,
+            open_at: opening.at.max(now.time),
+            used: used.collect(),
+            cooldown_until: (cooldown > now.time).then_some(cooldown),
+            rung: lane.health.rung,
+            paused: lane.paused,
+        }
+    }
+
+    pub(crate) fn tell_closed(&self, lane: u32, before: Time, plan: &mut Plan) {
+        let lane = &self.lanes[lane];
+        if lane.health.cooldown_until > before {
+            plan.events.push(Event::Closed(lane.name.clone(), lane.health.cooldown_until));
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Rules broken on purpose, one at a time, to show that the simulator's checkers can fail.
+
+/// One broken rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// L3: a window lets one more attempt in.
+    WindowOffByOne,
+    /// L3: windows forget attempts a tenth too early.
+    WindowTooShort,
+    /// L4: an attempt is charged at the start of its interval instead of its end.
+    ChargedAtReserve,
+    /// L4: an attempt that has a reservation is sent although `send_by` has passed.
+    SendByUnchecked,
+    /// L4: workers are started before their reservation is durable.
+    ReservationNotAwaited,
+    /// L2: the gap is forgotten between different priorities.
+    GapPerPriority,
+    /// L5: an abandoned attempt frees its slot while it is still on the wire.
+    SlotFreedEarly,
+    /// L6: a cooldown is forgotten by a restart.
+    CooldownForgotten,
+    /// L6: a later, shorter cooldown shortens the first.
+    CooldownShortened,
+    /// L7: after a rung of the ladder everybody goes out, not one probe.
+    ProbeByAll,
+    /// L9: a group's window is not charged.
+    GroupUncharged,
+    /// P1: the youngest call goes first.
+    YoungestFirst,
+    /// P2: calls never rise.
+    NoAgeing,
+    /// P3: reserved slots are given to anybody.
+    ReserveIgnored,
+    /// W1: a call that cannot be in time waits all the same.
+    MaxWaitIgnored,
+    /// W4: a cancelled waiting call ends only when its lane opens.
+    CancelLate,
+    /// J2: calls that wait are not withdrawn at an early exit.
+    EarlyExitLate,
+    /// J4: a job that nobody answered looks empty.
+    CoverageLies,
+    /// D1: a key is released while its call waits for a retry.
+    KeyReleasedOnRetry,
+    /// Q1: the queue has no bound.
+    NoBound,
+    /// R1: a failure that stays is tried again.
+    RetriesEverything,
+    /// B1: a store loses a write now and then.
+    StoreLosesWrite,
+    /// B1: ledger entries are not restored.
+    LedgerForgotten,
+    /// W5: due moments are taken for engine time.
+    DueOnEngineTime,
+    /// The lane index sleeps a little too long.
+    WakesLate,
+}
+
+#[cfg(feature = "mutants")]
+mod switch {
+    use super::Mutant;
+    use std::cell::Cell;
+
+    thread_local!(static ON: Cell<Option<Mutant>> = const { Cell::new(None) });
+
+    impl Mutant {
+        /// Breaks one rule on this thread, or none.
+        pub fn set(mutant: Option<Mutant>) {
+            ON.set(mutant);
+        }
+
+        /// Whether this rule is broken now.
+        pub fn on(self) -> bool {
+            ON.get() == Some(self)
+        }
+    }
+}
+
+#[cfg(not(feature = "mutants"))]
+impl Mutant {
+    /// Never: shipped code has no broken rules.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the branch must vanish from shipped code")]
+    pub const fn on(self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,70 @@
+//! What one turn decided: first to be made durable, then to be done.
+
+use std::sync::Arc;
+
+use crate::job::{AttemptId, Blob, CallId, JobId};
+use crate::outcome::{CallReport, Report};
+use crate::record::{Lookup, Write};
+use crate::time::{Span, Time};
+
+/// The decisions of one turn.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// To be committed before anything else happens.
+    pub writes: Vec<Write>,
+    /// Attempts to start, once that is durable.
+    pub starts: Vec<Start>,
+    /// Attempts whose work is no longer wanted.
+    pub aborts: Vec<AttemptId>,
+    /// Questions to the cache, to be answered within the turn.
+    pub lookups: Vec<Asked>,
+    /// What to tell, once it is durable.
+    pub events: Vec<Event>,
+}
+
+/// A call's question to the cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    pub(crate) job: JobId,
+    pub(crate) call: u32,
+    /// The question.
+    pub lookup: Lookup,
+}
+
+/// One attempt to be made.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// Its number.
+    pub attempt: AttemptId,
+    /// For this call.
+    pub call: CallId,
+    /// On this lane.
+    pub lane: Arc<str>,
+    /// By this worker.
+    pub kind: Arc<str>,
+    /// How many attempts of this call counted before.
+    pub before: u16,
+    /// Not to be sent later than this (L4).
+    pub send_by: Time,
+    /// Whether the real start matters to the lane at once.
+    pub tell_start: bool,
+    /// How long it may take.
+    pub timeout: Option<Span>,
+    /// Its own payload, if it is not the job's (J7).
+    pub payload: Option<Blob>,
+}
+
+/// What subscribers are told, after it is durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A new job.
+    Accepted(JobId),
+    /// An attempt begins.
+    Started(CallId, Arc<str>),
+    /// A call has its outcome.
+    Settled(CallId, CallReport),
+    /// A job has its report.
+    Finished(Arc<Report>),
+    /// A lane is closed until this moment.
+    Closed(Arc<str>, Time),
+}

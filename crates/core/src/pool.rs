@@ -1,0 +1,186 @@
+//! The elastic pool of workers (Q3, P3, P5).
+
+use crate::mutant::Mutant;
+use crate::settings::PoolSettings;
+use crate::time::Time;
+
+/// Who may take a free slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Door {
+    /// Anybody.
+    Any,
+    /// Only calls submitted as interactive.
+    Interactive,
+}
+
+/// How many workers there are and how many are busy.
+#[derive(Clone, Debug)]
+pub(crate) struct Pool {
+    settings: PoolSettings,
+    size: u32,
+    busy: u32,
+    /// When the size last changed, or could have.
+    changed_at: Time,
+    /// Since when the queue has been below `shrink_at`.
+    quiet_since: Option<Time>,
+}
+
+impl Pool {
+    pub(crate) fn new(settings: PoolSettings) -> Pool {
+        let size = settings.base.get();
+        Pool { settings, size, busy: 0, changed_at: Time::ZERO, quiet_since: None }
+    }
+
+    /// What one lane may hold (P5).
+    pub(crate) fn lane_cap(&self) -> u32 {
+        let share = self.settings.lane_share.of(u64::from(self.settings.max.get()));
+        u32::try_from(share).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// Who may start a call now, if anybody.
+    pub(crate) fn door(&self) -> Option<Door> {
+        let free = self.size.saturating_sub(self.busy);
+        if free == 0 {
+            None
+        } else if free > self.settings.interactive_reserve || Mutant::ReserveIgnored.on() {
+            Some(Door::Any)
+        } else {
+            Some(Door::Interactive)
+        }
+    }
+
+    pub(crate) fn take(&mut self) {
+        self.busy += 1;
+    }
+
+    pub(crate) fn give_back(&mut self) {
+        self.busy -= 1;
+    }
+
+    /// Looks at how full the queue is. Shrinking is counted from the steps that have passed, so
+    /// nobody has to wake up for it.
+    pub(crate) fn adjust(&mut self, waiting: usize, max_waiting: usize, now: Time) {
+        let fill = |portion: crate::limits::Portion| portion.of_at_least(max_waiting as u64);
+        if (waiting as u64) >= fill(self.settings.grow_at) {
+            self.grow(now);
+        }
+        if (waiting as u64) >= fill(self.settings.shrink_at) {
+            self.quiet_since = None;
+            return;
+        }
+        let since = *self.quiet_since.get_or_insert(now);
+        let base = self.settings.base.get();
+        if self.size <= base {
+            return;
+        }
+        let (since, step) = (since.max(self.changed_at), self.settings.step.0);
+        let steps = now.since(since).0.checked_div(step).unwrap_or(u64::MAX);
+        let fewer = u32::try_from(steps).unwrap_or(u32::MAX).min(self.size - base);
+        if fewer > 0 {
+            self.size -= fewer;
+            self.changed_at = now;
+        }
+    }
+
+    /// A call on an open lane lacks a worker: one more, if a step has passed. Says whether the
+    /// pool grew.
+    pub(crate) fn grow(&mut self, now: Time) -> bool {
+        let max = self.settings.max.get();
+        if self.size >= max {
+            return false;
+        }
+        if self.settings.step == crate::time::Span::ZERO {
+            self.size = max;
+        } else if self.changed_at == Time::ZERO || now >= self.changed_at + self.settings.step {
+            self.size += 1;
+        } else {
+            return false;
+        }
+        self.changed_at = now;
+        true
+    }
+
+    /// When it may next grow, if it may.
+    pub(crate) fn grows_at(&self) -> Option<Time> {
+        (self.size < self.settings.max.get()).then(|| self.changed_at + self.settings.step)
+    }
+
+    pub(crate) fn size(&self) -> u32 {
+        self.size
+    }
+
+    pub(crate) fn busy(&self) -> u32 {
+        self.busy
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Span;
+
+    const START: Time = Time(1_000_000_000);
+
+    fn second(n: u64) -> Time {
+        START + Span::secs(n)
+    }
+
+    #[test]
+    fn p3_the_last_slots_are_for_interactive_calls() {
+        let mut pool = Pool::new(PoolSettings::default());
+        for _ in 0..9 {
+            assert_eq!(pool.door(), Some(Door::Any));
+            pool.take();
+        }
+        assert_eq!(pool.door(), Some(Door::Interactive));
+        pool.take();
+        assert_eq!(pool.door(), None);
+        pool.give_back();
+        assert_eq!(pool.door(), Some(Door::Interactive));
+    }
+
+    #[test]
+    fn q3_it_grows_one_per_step_up_to_its_maximum() {
+        let mut pool = Pool::new(PoolSettings::default());
+        assert!(pool.grow(second(0)));
+        assert!(!pool.grow(second(0)));
+        assert_eq!(pool.grows_at(), Some(second(1)));
+        for n in 1..10 {
+            assert!(pool.grow(second(n)));
+        }
+        assert_eq!(pool.size(), 20);
+        assert!(!pool.grow(second(60)));
+        assert_eq!(pool.grows_at(), None);
+    }
+
+    #[test]
+    fn q3_it_shrinks_one_per_step_while_the_queue_is_short() {
+        let mut pool = Pool::new(PoolSettings::default());
+        for n in 0..10 {
+            pool.grow(second(n));
+        }
+        pool.adjust(5_000, 10_000, second(20));
+        assert_eq!(pool.size(), 20, "between the two marks nothing changes");
+        pool.adjust(100, 10_000, second(30));
+        assert_eq!(pool.size(), 20);
+        pool.adjust(100, 10_000, second(33));
+        assert_eq!(pool.size(), 17);
+        pool.adjust(100, 10_000, second(333));
+        assert_eq!(pool.size(), 10);
+    }
+
+    #[test]
+    fn q3_a_step_of_zero_means_at_once() {
+        let mut pool = Pool::new(PoolSettings { step: Span::ZERO, ..PoolSettings::default() });
+        pool.adjust(6_000, 10_000, second(0));
+        assert_eq!(pool.size(), 20);
+    }
+
+    #[test]
+    fn p5_a_lane_may_hold_its_share_and_at_least_one() {
+        let mut settings = PoolSettings::default();
+        assert_eq!(Pool::new(settings.clone()).lane_cap(), 10);
+        settings.lane_share = crate::limits::Portion::thousandths(1);
+        assert_eq!(Pool::new(settings).lane_cap(), 1);
+    }
+}

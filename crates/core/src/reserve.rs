@@ -1,0 +1,208 @@
+//! Reserve: the promise of one attempt, and what is known of its start and end (L4, L5).
+
+use crate::call::{State, Step};
+use crate::core::{Attempt, Core, Moment};
+use crate::job::AttemptId;
+use crate::mutant::Mutant;
+use crate::plan::{Event, Plan, Start};
+use crate::record::{Reservation, Write};
+use crate::time::{Now, Span, Time};
+
+impl Core {
+    /// Promises one attempt of a queued call: charged at the latest moment it could start.
+    pub(crate) fn reserve(&mut self, number: u32, now: Now, plan: &mut Plan) {
+        let attempt = AttemptId(self.next.attempt);
+        self.next.attempt += 1;
+        let send_by = now.time + self.settings.send_within;
+        self.dequeue_to_run(number, attempt, now);
+        let (job, lane_number) = (self.calls[number].job, self.calls[number].lane);
+        let (priority, cost) = (self.jobs[job].priority, self.jobs[job].cost);
+        if !self.lanes[lane_number].stored {
+            self.write_lane(lane_number, plan);
+        }
+        let charged_at = if Mutant::ChargedAtReserve.on() { now.time } else { send_by };
+        let group = self.lanes[lane_number].group;
+        let lane = &mut self.lanes[lane_number];
+        lane.users += 1;
+        lane.in_flight += 1;
+        lane.pending.insert((charged_at, attempt, priority));
+        let remembers = lane.memory(group.map_or(Span::ZERO, |g| self.groups[g].memory()));
+        let remembers = remembers > Span::ZERO;
+        if remembers {
+            lane.ledger.reserve(attempt, charged_at, cost);
+        }
+        if let Some(group) = group.map(|group| &mut self.groups[group]) {
+            group.in_flight += 1;
+            if !Mutant::GroupUncharged.on() {
+                group.pending.insert((charged_at, attempt, priority));
+                group.ledger.reserve(attempt, charged_at, cost);
+            }
+        }
+        self.pool.take();
+        let call = &self.calls[number];
+        let id = self.call_id(number);
+        plan.writes.push(Write::Reserve(Reservation {
+            lane: self.lanes[lane_number].id,
+            attempt,
+            call: id,
+            priority,
+            cost,
+            at: charged_at,
+            ended_at: None,
+        }));
+        let lane = &self.lanes[lane_number];
+        plan.starts.push(Start {
+            attempt,
+            call: id,
+            lane: lane.name.clone(),
+            kind: self.kinds[self.jobs[job].kind as usize].name.clone(),
+            before: call.attempts,
+            send_by,
+            tell_start: remembers,
+            timeout: lane.limits.timeout,
+            payload: self.added.get(&number).and_then(|a| a.payload.as_deref()).map(Into::into),
+        });
+        plan.events.push(Event::Started(id, lane.name.clone()));
+        self.attempts.insert(
+            attempt,
+            Attempt {
+                call: Some(number),
+                lane: lane_number,
+                priority,
+                send_by: charged_at,
+                started_at: None,
+                used: true,
+                reported: false,
+                cache_key: self.jobs[job].cache_key.clone(),
+            },
+        );
+        self.touch_lane(lane_number);
+        group.inspect(|&group| self.touch_group(group));
+    }
+
+    fn dequeue_to_run(&mut self, number: u32, attempt: AttemptId, now: Now) {
+        let job = &self.jobs[self.calls[number].job];
+        let (tenant, priority, within) = (job.tenant, job.priority.index(), job.start_within);
+        let (lane, place) = (self.calls[number].lane, self.calls[number].place);
+        self.lanes[lane].queues[priority].serve(tenant, place);
+        self.unwait(number, priority);
+        self.moments.remove(&(place.joined_at + within, Moment::StartWithin(number)));
+        let call = &mut self.calls[number];
+        call.step(Step::Start);
+        call.attempt = attempt;
+        call.waited = now.time.since(place.joined_at);
+    }
+
+    /// Whether an attempt is on its way for this call, be it another job's.
+    pub(crate) fn runs(&self, call: u32) -> bool {
+        let call = &self.calls[call];
+        let shared = call.state == State::Joined
+            && self.calls[call.leader].state == State::Running;
+        shared || call.state == State::Running
+    }
+
+    /// The real start of an attempt is known: from now on it counts at that moment.
+    pub fn started(&mut self, attempt: AttemptId, at: Time) {
+        let Some(known) = self.attempts.get_mut(&attempt) else { return };
+        if known.started_at.is_some() || !known.used {
+            return;
+        }
+        known.started_at = Some(at);
+        let (lane_number, priority, send_by) = (known.lane, known.priority, known.send_by);
+        let at = at.min(send_by);
+        let lane = &mut self.lanes[lane_number];
+        lane.pending.remove(&(send_by, attempt, priority));
+        let last = &mut lane.last_start[priority.index()];
+        *last = at.max(*last);
+        lane.ledger.started(attempt, send_by, at);
+        if let Some(number) = lane.group {
+            let group = &mut self.groups[number];
+            group.pending.remove(&(send_by, attempt, priority));
+            group.last_start = group.last_start.max(at);
+            group.ledger.started(attempt, send_by, at);
+            self.touch_group(number);
+        }
+        self.touch_lane(lane_number);
+    }
+
+    /// Gives back an attempt that was never sent.
+    pub(crate) fn give_back(&mut self, attempt: AttemptId) {
+        let known = self.attempts.get_mut(&attempt).expect("reported attempts are known");
+        known.used = false;
+        let (lane_number, priority, send_by) = (known.lane, known.priority, known.send_by);
+        let lane = &mut self.lanes[lane_number];
+        lane.pending.remove(&(send_by, attempt, priority));
+        lane.ledger.give_back(attempt, send_by);
+        if let Some(number) = lane.group {
+            let group = &mut self.groups[number];
+            group.pending.remove(&(send_by, attempt, priority));
+            group.ledger.give_back(attempt, send_by);
+            self.touch_group(number);
+        }
+        self.touch_lane(lane_number);
+    }
+
+    /// An attempt has really ended: its slot is free (L5), and it is history.
+    pub fn ended(&mut self, attempt: AttemptId, now: Now, plan: &mut Plan) {
+        let Some(known) = self.attempts.get(&attempt) else { return };
+        if known.used && known.started_at.is_none() {
+            // Nobody told when it started: it counts where it was charged.
+            self.started(attempt, self.attempts[&attempt].send_by);
+        }
+        let known = self.attempts.remove(&attempt).expect("found above");
+        self.free_slot(known.lane);
+        let number = known.lane;
+        let lane = &mut self.lanes[number];
+        let finish = &mut lane.last_finish[known.priority.index()];
+        *finish = now.time.max(*finish);
+        let (lane_id, memory) = (lane.id, self.lane_memory(number));
+        if known.used && memory > Span::ZERO {
+            if let Some(at) = known.started_at {
+                plan.writes.push(Write::Started(lane_id, attempt, at.min(known.send_by)));
+            }
+            plan.writes.push(Write::Ended(lane_id, attempt, now.time));
+        } else {
+            plan.writes.push(Write::Release(lane_id, attempt));
+        }
+        self.trim_lane(number, now.time, plan);
+        self.touch_lane(number);
+        self.release_lane(number, now.time);
+    }
+
+    pub(crate) fn free_slot(&mut self, lane: u32) {
+        self.pool.give_back();
+        self.lanes[lane].in_flight -= 1;
+        if let Some(group) = self.lanes[lane].group {
+            self.groups[group].in_flight -= 1;
+            self.touch_group(group);
+        }
+    }
+
+    /// How long attempts on this lane bind anything.
+    pub(crate) fn lane_memory(&self, lane: u32) -> Span {
+        let lane = &self.lanes[lane];
+        lane.memory(lane.group.map_or(Span::ZERO, |group| self.groups[group].memory()))
+    }
+
+    /// Forgets history that binds nothing any more, here and in the store.
+    pub(crate) fn trim_lane(&mut self, number: u32, now: Time, plan: &mut Plan) {
+        // Numbers and moments of attempts may disagree by up to one `send_within`; with that as a
+        // margin, no attempt below a forgotten one is still needed.
+        let margin = self.settings.send_within;
+        let memory = self.lane_memory(number) + margin;
+        let lane = &mut self.lanes[number];
+        let forgotten = lane.ledger.trim(memory, now);
+        if lane.ledger.len() > crate::ledger::EXACT_ENTRIES {
+            let spans = lane.window_spans();
+            lane.ledger.merge(&spans, now);
+        }
+        if let Some(below) = forgotten {
+            plan.writes.push(Write::Forget(lane.id, below));
+        }
+        if let Some(group) = lane.group.map(|group| &mut self.groups[group]) {
+            group.ledger.trim(group.memory() + margin, now);
+            let spans = group.window_spans();
+            group.ledger.merge(&spans, now);
+        }
+    }
+}

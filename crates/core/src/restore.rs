@@ -1,0 +1,279 @@
+//! Taking up what a store kept: after a stop and after a crash alike (B1, B2).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::call::{Call, State, Step};
+use crate::core::{Core, Moment, OnCrash};
+use crate::job::{CallId, JobId};
+use crate::mutant::Mutant;
+use crate::outcome::{Failure, Outcome};
+use crate::plan::Plan;
+use crate::record::{CallRecord, Counters, JobRecord, LaneRecord, Record, Reservation, Write};
+use crate::time::{Now, Time};
+
+/// A call under which the process dies more often than this has failed (B2).
+const MOST_CRASHES: u16 = 20;
+
+/// The rules on their way back: records go in, and then the core is whole.
+#[derive(Debug)]
+pub struct Restore {
+    core: Core,
+    now: Now,
+    plan: Plan,
+    lanes: BTreeMap<u64, u32>,
+    crashed: Vec<CallId>,
+}
+
+impl Restore {
+    /// Starts from the configuration, at the moment of opening.
+    pub fn new(core: Core, now: Now) -> Restore {
+        let lanes = BTreeMap::new();
+        Restore { core, now, plan: Plan::default(), lanes, crashed: Vec::new() }
+    }
+
+    /// Takes in one record. Lanes come first, then jobs, calls and reservations.
+    pub fn take(&mut self, record: Record) {
+        match record {
+            Record::Lane(record) => self.lane(&record),
+            Record::Job(record) => self.job(&record),
+            Record::Call(record) => self.call(record),
+            Record::Reservation(reservation) => self.reservation(&reservation),
+        }
+    }
+
+    fn lane(&mut self, record: &LaneRecord) {
+        let core = &mut self.core;
+        match core.lane_for(&record.name, self.now.time, &mut self.plan) {
+            Ok(number) => {
+                core.lanes[number].remember(record);
+                self.lanes.insert(record.id.0, number);
+                core.touch_lane(number);
+            }
+            // Nobody knows it any more: it stays in the store, in case somebody does again.
+            Err(_) => {
+                core.strangers.insert(record.name.clone(), record.id);
+            }
+        }
+    }
+
+    fn job(&mut self, record: &JobRecord) {
+        let core = &mut self.core;
+        let kind = core.kind_named(&record.spec.kind);
+        let mut parked = kind.is_none();
+        let mut lanes = Vec::with_capacity(1);
+        for name in record.spec.stages.iter().flatten() {
+            let lane = core.lane_for(name, self.now.time, &mut self.plan);
+            // A lane that is gone: the job waits under that name until it is back.
+            let lane = lane.unwrap_or_else(|_| {
+                parked = true;
+                core.stranger(name)
+            });
+            core.lanes[lane].users += 1;
+            lanes.push(lane);
+        }
+        let job = core.add_job(record, kind.unwrap_or(u32::MAX), &lanes);
+        if parked {
+            core.park(job);
+        }
+    }
+
+    fn call(&mut self, record: CallRecord) {
+        let core = &mut self.core;
+        let Some(&job) = core.job_ids.get(&record.job) else { return };
+        if usize::from(record.index) == core.jobs[job].calls.len() {
+            let Some(added) = record.added.clone() else { return };
+            let lane = core.lane_for(&added.lane, self.now.time, &mut self.plan);
+            let lane = lane.unwrap_or_else(|_| core.stranger(&added.lane));
+            core.lanes[lane].users += 1;
+            let mut call = Call::new(job, lane, record.index, added.stage);
+            call.hops = added.hops;
+            let number = core.calls.insert(call);
+            core.jobs[job].calls.push(number);
+            core.jobs[job].left += 1;
+            core.unsettled += 1;
+            core.added.insert(number, added);
+        }
+        let Some(&number) = core.jobs[job].calls.get(usize::from(record.index)) else { return };
+        let call = &mut core.calls[number];
+        call.place.joined_at = record.joined_at.unwrap_or(Time::ZERO);
+        (call.attempts, call.throttles, call.crashes) =
+            (record.attempts, record.throttles, record.crashes);
+        call.retry_at = record.retry_at.unwrap_or(Time::ZERO);
+        if let Some(settled) = record.settled {
+            if call.state == State::Parked {
+                core.parked -= 1;
+            }
+            let call = &mut core.calls[number];
+            call.step(Step::Settle);
+            call.waited = crate::time::Span(settled.waited);
+            call.ran = crate::time::Span(settled.ran);
+            call.cached = settled.cached;
+            call.outcome = Some(Box::new(settled.outcome));
+            core.unsettled -= 1;
+            core.jobs[job].left -= 1;
+        }
+    }
+
+    /// Every reservation is still charged, at the latest moment it could have started.
+    fn reservation(&mut self, reservation: &Reservation) {
+        let Some(&number) = self.lanes.get(&reservation.lane.0) else { return };
+        let core = &mut self.core;
+        let Reservation { attempt, at, cost, priority, .. } = *reservation;
+        let finish = reservation.ended_at.unwrap_or(self.now.time);
+        let lane = &mut core.lanes[number];
+        let place = priority.index();
+        lane.last_start[place] = lane.last_start[place].max(at);
+        lane.last_finish[place] = lane.last_finish[place].max(finish);
+        if !Mutant::LedgerForgotten.on() {
+            lane.ledger.charge(attempt, at, cost);
+        }
+        if let Some(group) = lane.group {
+            let group = &mut core.groups[group];
+            group.last_start = group.last_start.max(at);
+            group.ledger.charge(attempt, at, cost);
+        }
+        if reservation.ended_at.is_none() {
+            // The process that made it is gone, and its sockets with it.
+            self.plan.writes.push(Write::Ended(reservation.lane, attempt, self.now.time));
+            self.crashed.push(reservation.call);
+        }
+    }
+
+    /// Everything has been taken in: calls go back to where they were. Returns the rules and what
+    /// the return itself has to make durable.
+    pub fn finish(mut self, next: Counters) -> (Core, Plan) {
+        let core = &mut self.core;
+        core.next = Counters {
+            job: next.job.max(core.next.job),
+            attempt: next.attempt.max(core.next.attempt),
+            lane: next.lane.max(core.next.lane),
+        };
+        let jobs: Vec<(JobId, u32)> = core.jobs.iter().map(|(n, job)| (job.id, n)).collect();
+        for &(_, job) in &jobs {
+            core.resume_job(job, self.now);
+        }
+        for call in std::mem::take(&mut self.crashed) {
+            core.crashed(call, self.now, &mut self.plan);
+        }
+        // A stage whose last call settled as the process died: nothing else would move the job.
+        for (id, job) in jobs {
+            let whole = core.jobs.get(job).is_some_and(|job| job.id == id && job.stage_left == 0);
+            let waits = whole && core.due.contains(&(core.jobs[job].due, job));
+            if whole && !waits {
+                core.stage_over(job, None, self.now, &mut self.plan);
+            }
+        }
+        (self.core, self.plan)
+    }
+}
+
+impl Core {
+    /// A lane that stands for a name nobody knows any more: nothing ever starts on it.
+    fn stranger(&mut self, name: &Arc<str>) -> u32 {
+        if let Some(&lane) = self.stand_ins.get(name) {
+            return lane;
+        }
+        let id = self.strangers.get(name).copied();
+        let id = id.unwrap_or_else(|| {
+            self.next.lane += 1;
+            crate::job::LaneId(self.next.lane - 1)
+        });
+        let limits = Arc::new(crate::limits::Limits::default());
+        let mut lane = crate::lane::Lane::new(id, name.clone(), limits, Time::ZERO);
+        lane.paused = true;
+        let number = self.lanes.insert(lane);
+        self.stand_ins.insert(name.clone(), number);
+        number
+    }
+
+    /// Puts a job aside that nobody here can run; it stays in the store as it is.
+    fn park(&mut self, job: u32) {
+        for at in 0..self.jobs[job].calls.len() {
+            let call = self.jobs[job].calls[at];
+            self.calls[call].step(Step::Park);
+            self.parked += 1;
+        }
+    }
+
+    /// The unsettled calls of the job's first unfinished stage go back to where they were.
+    fn resume_job(&mut self, job: u32, now: Now) {
+        let unsettled = |core: &Core, call: u32| !core.calls[call].is_settled();
+        let calls = self.jobs[job].calls.clone();
+        let open = calls.iter().copied().filter(|&call| unsettled(self, call));
+        let stages = open.map(|call| self.calls[call].stage);
+        let stage = stages.min().unwrap_or(self.jobs[job].stage);
+        self.jobs[job].stage = stage;
+        let stage_calls = calls.into_iter().filter(|&call| self.calls[call].stage == stage);
+        let stage_calls: Vec<u32> = stage_calls.filter(|&call| unsettled(self, call)).collect();
+        self.jobs[job].stage_left = stage_calls.len() as u16;
+        let deadline = self.jobs[job].deadline;
+        if deadline != Time::NEVER {
+            self.moments.insert((deadline, Moment::Deadline(job)));
+        }
+        let due = self.jobs[job].due;
+        if due > now.wall && stage == 0 && self.jobs[job].left > 0 && self.untouched(job) {
+            self.jobs[job].stage_left = 0;
+            self.delay(job);
+            return;
+        }
+        for call in stage_calls {
+            self.resume_call(call, now);
+        }
+    }
+
+    /// Whether no call has joined a queue yet or is parked.
+    fn untouched(&self, job: u32) -> bool {
+        self.jobs[job].calls.iter().all(|&call| {
+            self.calls[call].place.joined_at == Time::ZERO
+                && self.calls[call].requests() == 0
+                && self.calls[call].state == State::Staged
+        })
+    }
+
+    fn resume_call(&mut self, call: u32, now: Now) {
+        if self.calls[call].state == State::Parked {
+            return;
+        }
+        let job = self.calls[call].job;
+        if self.calls[call].place.joined_at == Time::ZERO {
+            let due = self.jobs[job].due;
+            let joined = if due > Time::ZERO { now.engine_time(due) } else { Time::ZERO };
+            let joined = joined.max(self.jobs[job].submitted_at).min(now.time);
+            self.calls[call].place.joined_at = joined.max(Time(1));
+        }
+        self.hold_rss(call);
+        if let Some(key) = self.jobs[job].cache_key.clone() {
+            let lane = self.calls[call].lane;
+            if let Some(leader) = self.find_same(lane, &key) {
+                self.follow(call, leader);
+                return;
+            }
+            self.same_calls.insert(lane, &key, call);
+        }
+        if self.calls[call].retry_at > now.time {
+            let until = self.calls[call].retry_at;
+            self.calls[call].step(Step::BackOff);
+            self.moments.insert((until, Moment::Retry(call)));
+        } else {
+            self.rejoin(call);
+        }
+    }
+
+    /// Settles what the process left open when it died (B2).
+    fn crashed(&mut self, id: CallId, now: Now, plan: &mut Plan) {
+        let Some(&job) = self.job_ids.get(&id.job) else { return };
+        let Some(&call) = self.jobs[job].calls.get(usize::from(id.index)) else { return };
+        if matches!(self.calls[call].state, State::Settled | State::Parked) {
+            return;
+        }
+        self.calls[call].crashes += 1;
+        let on_crash = self.kinds[self.jobs[job].kind as usize].on_crash;
+        if on_crash == OnCrash::Fail || self.calls[call].crashes > MOST_CRASHES {
+            let failure = Failure::permanent("crash").because("the process died during the call");
+            self.settle(call, Outcome::Failed(failure), now, plan);
+        } else {
+            self.write_call(call, plan);
+        }
+    }
+}

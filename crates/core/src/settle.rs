@@ -1,0 +1,500 @@
+//! Settle: what an attempt brought, and what that makes of its call and its job
+//! (J1 to J7, R1, L6 to L8, C2, W2, W4).
+
+use std::sync::Arc;
+
+use crate::call::{Call, State, Step};
+use crate::core::{Core, Moment};
+use crate::job::{AttemptId, Blob, JobId, Until};
+use crate::lanes::UnknownLane;
+use crate::mutant::Mutant;
+use crate::outcome::{Announced, CallReport, Failure, Outcome, Skip, Verdict};
+use crate::plan::{Event, Plan};
+use crate::record::{AddedCall, CachedAnswer, CachedValue, Write};
+use crate::retry::backoff;
+use crate::time::{Now, Span, Time};
+
+/// Throttled more often than this, a call has failed (L6).
+const MOST_THROTTLES: u16 = 20;
+/// A chain of `moved` is no longer than this (J7).
+const MOST_HOPS: u16 = 10;
+
+/// What a worker brought back.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// What the attempt came to.
+    pub verdict: Verdict,
+    /// What the service said about its limits, if anything.
+    pub announced: Option<Announced>,
+}
+
+/// What became of a wish to cancel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cancelled {
+    /// The job is cancelled.
+    Job,
+    /// Others still wait for it: only this caller has gone (D1).
+    Detached,
+    /// No unfinished job has this number.
+    Unknown,
+}
+
+impl Core {
+    /// Takes in what an attempt brought. `roll` is the random number of a possible retry (R1).
+    pub fn report(
+        &mut self,
+        attempt: AttemptId,
+        told: Told,
+        now: Now,
+        roll: u64,
+        plan: &mut Plan,
+    ) {
+        let Some(known) = self.attempts.get_mut(&attempt) else { return };
+        if std::mem::replace(&mut known.reported, true) {
+            return;
+        }
+        let (call, lane) = (known.call.take(), known.lane);
+        let ran = known.started_at.map_or(Span::ZERO, |at| now.time.since(at));
+        if told.verdict == Verdict::Unused {
+            self.give_back(attempt);
+        } else {
+            self.judge(attempt, &told, now, plan);
+            self.cache(attempt, &told.verdict, now, plan);
+        }
+        if let Some(call) = call {
+            self.calls[call].ran = ran;
+            self.conclude(call, told.verdict, now, roll, plan);
+        }
+        self.touch_lane(lane);
+    }
+
+    /// What the attempt says about its lane.
+    fn judge(&mut self, attempt: AttemptId, told: &Told, now: Now, plan: &mut Plan) {
+        let number = self.attempts[&attempt].lane;
+        let newest = AttemptId(self.next.attempt - 1);
+        let lane = &mut self.lanes[number];
+        let before = (lane.health.clone(), lane.announced);
+        let limits = lane.limits.clone();
+        let health = &mut lane.health;
+        match &told.verdict {
+            Verdict::Throttled { retry_after: Some(after) }
+            | Verdict::Failed { retry_after: Some(after), .. } => {
+                health.cool(now.time + (*after).min(crate::time::LONGEST_SPAN));
+            }
+            Verdict::Throttled { retry_after: None } => health.throttled(attempt, newest, &limits),
+            Verdict::Failed { failure, .. } if failure.retryable => {
+                health.failed(attempt, newest, &limits, now.time);
+            }
+            // A service that says no to one question is a service that answers.
+            Verdict::Done { .. }
+            | Verdict::Empty
+            | Verdict::Moved { .. }
+            | Verdict::Failed { .. } => health.succeeded(&limits),
+            Verdict::Panicked { .. } | Verdict::Unused => {}
+        }
+        if let Some(mut announced) = told.announced {
+            // Others on the wire may not be counted in what the service says is left.
+            let others = lane.in_flight.saturating_sub(1);
+            announced.left = announced.left.map(|(left, span)| (left.saturating_sub(others), span));
+            lane.announced = Some((announced, now.time));
+        }
+        let remembered = |health: &crate::health::Health| crate::health::Health {
+            streak: 0,
+            ..health.clone()
+        };
+        if (remembered(&lane.health), lane.announced) != (remembered(&before.0), before.1) {
+            self.write_lane(number, plan);
+            self.tell_closed(number, before.0.cooldown_until, plan);
+        }
+    }
+
+    /// Keeps an answer, and gives it at once to whoever waits for the same one (C1, C2).
+    fn cache(&mut self, attempt: AttemptId, verdict: &Verdict, now: Now, plan: &mut Plan) {
+        let known = &self.attempts[&attempt];
+        let Some(key) = known.cache_key.clone() else { return };
+        let (value, keep) = match verdict {
+            Verdict::Done { conclusive, value } => {
+                let value = CachedValue { conclusive: *conclusive, value: value.clone() };
+                (Some(value), self.settings.found_for)
+            }
+            Verdict::Empty => (None, self.settings.empty_for),
+            _ => return,
+        };
+        let lane = known.lane;
+        let name = self.lanes[lane].name.clone();
+        let answer =
+            CachedAnswer { lane: name, key: key.clone(), value, expires_at: now.time + keep };
+        plan.writes.push(Write::Answer(answer.clone()));
+        // The attempt's own call is settled by the caller; this is for one that came after its
+        // job had left.
+        if let Some(other) = self.find_same(lane, &key)
+            && self.calls[other].attempt != attempt
+        {
+            self.share(other, &mut |core, call, plan| core.settle_cached(call, &answer, now, plan), plan);
+        }
+    }
+
+    /// Does the same to a call and to all that share its fate.
+    fn share(
+        &mut self,
+        leader: u32,
+        act: &mut dyn FnMut(&mut Core, u32, &mut Plan),
+        plan: &mut Plan,
+    ) {
+        let followers = self.followers.remove(&leader).unwrap_or_default();
+        let jobs: Vec<JobId> = followers.iter().map(|&call| self.call_id(call).job).collect();
+        act(self, leader, plan);
+        for (call, job) in followers.into_iter().zip(jobs) {
+            // Settling one job may have finished another.
+            let alive = self.calls.get(call).is_some_and(|c| c.state == State::Joined)
+                && self.call_id(call).job == job;
+            if alive {
+                act(self, call, plan);
+            }
+        }
+    }
+
+    /// What the attempt makes of its call.
+    fn conclude(&mut self, call: u32, verdict: Verdict, now: Now, roll: u64, plan: &mut Plan) {
+        match verdict {
+            Verdict::Unused => self.return_to_queue(call),
+            Verdict::Throttled { .. } => self.throttle(call, now, plan),
+            Verdict::Failed { failure, retry_after } => {
+                self.calls[call].attempts += 1;
+                let job = &self.jobs[self.calls[call].job];
+                let again = failure.retryable || Mutant::RetriesEverything.on();
+                if again && self.calls[call].attempts < job.retry.attempts.get() {
+                    let wait = backoff(&job.retry, self.calls[call].attempts, roll);
+                    self.back_off(call, now.time + retry_after.unwrap_or(wait), plan);
+                } else {
+                    self.settle_all(call, &Outcome::Failed(failure), now, plan);
+                }
+            }
+            Verdict::Done { conclusive, value } => {
+                self.calls[call].attempts += 1;
+                self.settle_all(call, &Outcome::Done { conclusive, value }, now, plan);
+            }
+            Verdict::Empty => {
+                self.calls[call].attempts += 1;
+                self.settle_all(call, &Outcome::Empty, now, plan);
+            }
+            Verdict::Panicked { message } => {
+                self.calls[call].attempts += 1;
+                let failure = Failure::permanent("panic").because(&message);
+                self.settle_all(call, &Outcome::Failed(failure), now, plan);
+            }
+            Verdict::Moved { lane, payload } => {
+                self.calls[call].attempts += 1;
+                let mut act = |core: &mut Core, call: u32, plan: &mut Plan| {
+                    core.move_call(call, &lane, payload.clone(), now, plan);
+                };
+                self.share(call, &mut act, plan);
+            }
+        }
+    }
+
+    fn settle_all(&mut self, call: u32, outcome: &Outcome, now: Now, plan: &mut Plan) {
+        let mut act = |core: &mut Core, call: u32, plan: &mut Plan| {
+            core.settle(call, outcome.clone(), now, plan);
+        };
+        self.share(call, &mut act, plan);
+    }
+
+    /// Back to its place, with its attempt given back.
+    fn return_to_queue(&mut self, call: u32) {
+        self.calls[call].step(Step::Return);
+        self.calls[call].attempt = AttemptId(0);
+        self.line_up(call);
+    }
+
+    /// Throttled: back to its place at no cost, so many times (L6).
+    fn throttle(&mut self, call: u32, now: Now, plan: &mut Plan) {
+        self.calls[call].throttles += 1;
+        if self.calls[call].throttles > MOST_THROTTLES {
+            let failure = Failure::transient("throttled");
+            self.settle_all(call, &Outcome::Failed(failure), now, plan);
+            return;
+        }
+        self.return_to_queue(call);
+        self.write_call(call, plan);
+        self.skip_if_hopeless(call, now, plan);
+    }
+
+    /// Waits for its next attempt outside the queue, holding no slot (R1).
+    fn back_off(&mut self, call: u32, until: Time, plan: &mut Plan) {
+        self.calls[call].step(Step::BackOff);
+        self.calls[call].attempt = AttemptId(0);
+        self.calls[call].retry_at = until;
+        self.moments.insert((until, Moment::Retry(call)));
+        let job = self.calls[call].job;
+        if Mutant::KeyReleasedOnRetry.on()
+            && let Some(key) = self.jobs[job].key.take()
+        {
+            self.keys.remove(0, &key, job);
+        }
+        self.write_call(call, plan);
+    }
+
+    /// Settles a call as moved and adds one on the other lane to the same stage (J7).
+    fn move_call(
+        &mut self,
+        call: u32,
+        to: &Arc<str>,
+        payload: Option<Blob>,
+        now: Now,
+        plan: &mut Plan,
+    ) {
+        let (job, stage, hops) =
+            (self.calls[call].job, self.calls[call].stage, self.calls[call].hops + 1);
+        let full = self.jobs[job].calls.len() >= usize::from(u16::MAX);
+        let lane = if hops > MOST_HOPS || full {
+            Err(Failure::permanent("moved").because("moved too often"))
+        } else {
+            let lane = self.lane_for(to, now.time, plan);
+            lane.map_err(|error| Failure::permanent("moved").because(&error.to_string()))
+        };
+        let lane = match lane {
+            Ok(lane) => lane,
+            Err(failure) => return self.settle(call, Outcome::Failed(failure), now, plan),
+        };
+        self.lanes[lane].users += 1;
+        let index = self.jobs[job].calls.len() as u16;
+        let mut added = Call::new(job, lane, index, stage);
+        added.hops = hops;
+        let number = self.calls.insert(added);
+        let inherited = || self.added.get(&call).and_then(|added| added.payload.clone());
+        let payload = payload.map_or_else(inherited, |payload| Some(payload.to_vec()));
+        self.added.insert(number, AddedCall { stage, lane: to.clone(), hops, payload });
+        let job_state = &mut self.jobs[job];
+        job_state.calls.push(number);
+        job_state.left += 1;
+        job_state.stage_left += 1;
+        self.unsettled += 1;
+        let id = job_state.id;
+        self.settle(call, Outcome::Moved { to: to.clone() }, now, plan);
+        if self.jobs.get(job).is_some_and(|job| job.id == id) {
+            self.begin_call(number, now, plan);
+        }
+    }
+
+    /// Gives a call its one outcome (J1), and its job what follows from it.
+    pub(crate) fn settle(&mut self, number: u32, outcome: Outcome, now: Now, plan: &mut Plan) {
+        let job = self.calls[number].job;
+        let conclusive = outcome.is_conclusive();
+        self.settle_quietly(number, outcome, now, plan);
+        let wants_first =
+            self.jobs[job].until == Until::Conclusive && !Mutant::EarlyExitLate.on();
+        if conclusive && wants_first {
+            self.withdraw(job, Skip::EarlyExit, now, plan);
+            self.finish(job, now, plan);
+        } else if self.jobs[job].stage_left == 0 {
+            self.stage_over(job, Some(number), now, plan);
+        } else {
+            self.write_call(number, plan);
+        }
+    }
+
+    /// The outcome without its consequences for the job.
+    fn settle_quietly(&mut self, number: u32, outcome: Outcome, now: Now, plan: &mut Plan) {
+        self.leave_waiting(number, now);
+        self.hand_over(number, now, plan);
+        let call = &mut self.calls[number];
+        let (job, lane) = (call.job, call.lane);
+        call.step(Step::Settle);
+        call.outcome = Some(Box::new(outcome));
+        self.lanes[lane].rss.retain(|(_, other)| *other != number);
+        self.unsettled -= 1;
+        let same_stage = self.calls[number].stage == self.jobs[job].stage;
+        let job = &mut self.jobs[job];
+        job.left -= 1;
+        job.stage_left -= u16::from(same_stage && job.stage_left > 0);
+        plan.events.push(Event::Settled(self.call_id(number), self.call_report(number)));
+    }
+
+    /// Takes a call out of wherever it waits; one that runs loses its attempt.
+    fn leave_waiting(&mut self, number: u32, now: Now) {
+        let Call { state, job, attempt, retry_at, leader, place, .. } = self.calls[number];
+        match state {
+            State::Queued => {
+                self.unqueue(number);
+                self.calls[number].waited = now.time.since(place.joined_at);
+            }
+            State::Backoff => {
+                self.moments.remove(&(retry_at, Moment::Retry(number)));
+            }
+            State::Joined => {
+                if let Some(others) = self.followers.get_mut(&leader) {
+                    others.retain(|&other| other != number);
+                    if others.is_empty() {
+                        self.followers.remove(&leader);
+                    }
+                }
+            }
+            State::Parked => self.parked -= 1,
+            State::Running => {
+                if let Some(known) = self.attempts.get_mut(&attempt) {
+                    known.call = None;
+                }
+            }
+            State::Staged | State::Due | State::Settled => {}
+        }
+        let within = self.jobs[job].start_within;
+        self.moments.remove(&(place.joined_at + within, Moment::StartWithin(number)));
+    }
+
+    /// A call that goes for reasons of its own job leaves its place to the first that shares it
+    /// (C2).
+    fn hand_over(&mut self, number: u32, now: Now, plan: &mut Plan) {
+        self.forget_same(number);
+        let Some(mut heirs) = self.followers.remove(&number) else { return };
+        let heir = heirs.remove(0);
+        let lane = self.calls[heir].lane;
+        let key = self.jobs[self.calls[heir].job].cache_key.clone();
+        self.same_calls.insert(lane, &key.expect("only cached calls are shared"), heir);
+        for &other in &heirs {
+            self.calls[other].leader = heir;
+        }
+        if !heirs.is_empty() {
+            self.followers.insert(heir, heirs);
+        }
+        let attempt = self.calls[number].attempt;
+        match self.attempts.get_mut(&attempt) {
+            Some(known) if self.calls[number].state == State::Running => {
+                known.call = Some(heir);
+                self.calls[heir].step(Step::TakeOver);
+                self.calls[heir].attempt = attempt;
+            }
+            _ => self.join_queue(heir, now, plan),
+        }
+    }
+
+    /// Every call of the stage has settled: the next one starts, or the job is finished (J3).
+    pub(crate) fn stage_over(
+        &mut self,
+        job: u32,
+        last: Option<u32>,
+        now: Now,
+        plan: &mut Plan,
+    ) {
+        let conclusive = |call: &u32| {
+            self.calls[*call].outcome.as_ref().is_some_and(|outcome| outcome.is_conclusive())
+        };
+        let answered = self.jobs[job].calls.iter().any(conclusive);
+        if answered || self.jobs[job].left == 0 {
+            self.withdraw(job, Skip::Stage, now, plan);
+            self.finish(job, now, plan);
+            return;
+        }
+        if let Some(last) = last {
+            self.write_call(last, plan);
+        }
+        self.jobs[job].stage += 1;
+        self.begin_stage(job, now, plan);
+    }
+
+    /// Settles every call that has not settled as skipped. Those on the wire may go on at an
+    /// early exit; what they bring is for the cache and the lane (J2).
+    fn withdraw(&mut self, job: u32, skip: Skip, now: Now, plan: &mut Plan) {
+        self.settle_rest(job, &Outcome::Skipped(skip), now, plan);
+    }
+
+    fn settle_rest(&mut self, job: u32, outcome: &Outcome, now: Now, plan: &mut Plan) {
+        for at in 0..self.jobs[job].calls.len() {
+            let call = self.jobs[job].calls[at];
+            if !self.calls[call].is_settled() {
+                self.settle_quietly(call, outcome.clone(), now, plan);
+            }
+        }
+    }
+
+    /// The same, and what is on the wire is aborted: nobody wants it any more (W4).
+    fn abort_rest(&mut self, job: u32, outcome: &Outcome, now: Now, plan: &mut Plan) {
+        let calls = self.jobs[job].calls.iter().map(|&call| &self.calls[call]);
+        let running: Vec<AttemptId> =
+            calls.filter(|call| call.state == State::Running).map(|call| call.attempt).collect();
+        self.settle_rest(job, outcome, now, plan);
+        // An attempt that another job took over stays.
+        let unwanted = running.into_iter().filter(|attempt| {
+            self.attempts.get(attempt).is_some_and(|known| known.call.is_none())
+        });
+        plan.aborts.extend(unwanted);
+    }
+
+    /// The job ran out of time: it reports what it has (W2).
+    pub(crate) fn run_out(&mut self, job: u32, now: Now, plan: &mut Plan) {
+        self.abort_rest(job, &Outcome::Skipped(Skip::Deadline), now, plan);
+        self.finish(job, now, plan);
+    }
+
+    /// Withdraws one caller, and with the last one the job (D1, W4).
+    pub fn cancel(&mut self, id: JobId, now: Now, plan: &mut Plan) -> Cancelled {
+        let Some(&job) = self.job_ids.get(&id) else { return Cancelled::Unknown };
+        if self.jobs[job].callers > 1 {
+            self.jobs[job].callers -= 1;
+            self.write_terms(job, plan);
+            return Cancelled::Detached;
+        }
+        if Mutant::CancelLate.on() {
+            return Cancelled::Job;
+        }
+        self.jobs[job].cancelled = true;
+        self.abort_rest(job, &Outcome::Cancelled, now, plan);
+        self.finish(job, now, plan);
+        Cancelled::Job
+    }
+
+    /// Changes a lane's limits while running (L11).
+    pub fn change_limits(
+        &mut self,
+        name: &str,
+        limits: crate::limits::Limits,
+        now: Now,
+        plan: &mut Plan,
+    ) -> Result<(), UnknownLane> {
+        let known = self.lane_names.contains_key(name) || name.ends_with('*');
+        if !known && !self.knows_lane(name) {
+            return Err(UnknownLane(name.into()));
+        }
+        self.configure(name.into(), limits, now.time);
+        if let Some(&lane) = self.lane_names.get(name) {
+            self.write_lane(lane, plan);
+            self.fail_impossible(lane, now, plan);
+        }
+        Ok(())
+    }
+
+    fn call_report(&self, number: u32) -> CallReport {
+        let call = &self.calls[number];
+        let outcome = call.outcome.as_ref().expect("reported calls are settled");
+        CallReport {
+            lane: self.lanes[call.lane].name.clone(),
+            outcome: (**outcome).clone(),
+            attempts: call.requests(),
+            waited: call.waited,
+            ran: call.ran,
+            cached: call.cached,
+        }
+    }
+
+    /// The one report of a job: its key is free, and nothing of it is left but history (J1).
+    fn finish(&mut self, number: u32, now: Now, plan: &mut Plan) {
+        let calls = self.jobs[number].calls.iter();
+        let calls: Vec<CallReport> = calls.map(|&call| self.call_report(call)).collect();
+        let report = crate::coverage::report(&self.jobs[number], calls, now.time);
+        self.leave_due(number);
+        let job = self.jobs.remove(number);
+        if let Some(key) = &job.key {
+            self.keys.remove(0, key, number);
+        }
+        self.moments.remove(&(job.deadline, Moment::Deadline(number)));
+        self.job_ids.remove(&job.id);
+        self.release_tenant(job.tenant);
+        for call in job.calls {
+            let lane = self.calls.remove(call).lane;
+            self.added.remove(&call);
+            self.release_lane(lane, now.time);
+        }
+        plan.writes.push(Write::Finish(report.clone()));
+        plan.events.push(Event::Finished(Arc::new(report)));
+    }
+}

@@ -1,0 +1,299 @@
+//! Queue: the calls of a stage ask the cache, join their lanes' queues, or join each other
+//! (J3, J6, C1, C2, D3, W1).
+
+use crate::call::{ANY_WAIT, Call, State, Step};
+use crate::core::{Core, Moment};
+use crate::lane::{Cause, Demand, Lane, Opening};
+use crate::mutant::Mutant;
+use crate::outcome::{Outcome, Skip};
+use crate::plan::{Asked, Plan};
+use crate::priority::Priority;
+use crate::record::{CachedAnswer, CallRecord, Lookup, SettledCall, Write};
+use crate::time::{Now, Span, Time};
+
+/// The budgets of callers who named a priority but no `max_wait` (W1).
+const RSS_MAX_WAIT: Span = Span::secs(15);
+const BACKGROUND_MAX_WAIT: Span = Span::secs(60);
+
+impl Core {
+    /// Starts the job's current stage: each of its calls goes its way in this turn.
+    pub(crate) fn begin_stage(&mut self, job: u32, now: Now, plan: &mut Plan) {
+        let (id, stage) = (self.jobs[job].id, self.jobs[job].stage);
+        let calls = self.jobs[job].calls.iter().copied();
+        let calls: Vec<u32> = calls
+            .filter(|&call| self.calls[call].stage == stage && !self.calls[call].is_settled())
+            .collect();
+        self.jobs[job].stage_left = calls.len() as u16;
+        if calls.is_empty() {
+            self.stage_over(job, None, now, plan);
+            return;
+        }
+        for call in calls {
+            // An earlier call of this loop may have settled the whole job.
+            let alive = self.jobs.get(job).is_some_and(|job| job.id == id);
+            if alive && !self.calls[call].is_settled() {
+                self.begin_call(call, now, plan);
+            }
+        }
+    }
+
+    pub(crate) fn begin_call(&mut self, call: u32, now: Now, plan: &mut Plan) {
+        let job = self.calls[call].job;
+        if self.jobs[job].not_applicable.contains(&self.calls[call].index) {
+            self.settle(call, Outcome::Skipped(Skip::NotApplicable), now, plan);
+        } else if let Some(of) = self.same_rss(call) {
+            self.settle(call, Outcome::Duplicate { of }, now, plan);
+        } else if let Some(key) = self.jobs[job].cache_key.clone() {
+            self.hold_rss(call);
+            let lane = self.lanes[self.calls[call].lane].name.clone();
+            let job = self.jobs[job].id;
+            plan.lookups.push(Asked { job, call, lookup: Lookup { lane, key } });
+        } else {
+            self.hold_rss(call);
+            self.join_queue(call, now, plan);
+        }
+    }
+
+    /// The unfinished rss job that already visits this lane with this kind (D3).
+    fn same_rss(&self, call: u32) -> Option<crate::job::JobId> {
+        let call = &self.calls[call];
+        let job = &self.jobs[call.job];
+        if job.priority != Priority::Rss {
+            return None;
+        }
+        let mut rss = self.lanes[call.lane].rss.iter();
+        let other = rss.find(|(kind, _)| *kind == job.kind).map(|(_, other)| *other)?;
+        Some(self.jobs[self.calls[other].job].id)
+    }
+
+    pub(crate) fn hold_rss(&mut self, call: u32) {
+        let job = &self.jobs[self.calls[call].job];
+        if job.priority == Priority::Rss {
+            self.lanes[self.calls[call].lane].rss.push((job.kind, call));
+        }
+    }
+
+    /// The cache's answers to a plan's lookups: hits are outcomes, misses become calls (C1).
+    pub fn looked_up(
+        &mut self,
+        asked: Vec<Asked>,
+        answers: Vec<Option<CachedAnswer>>,
+        now: Now,
+        plan: &mut Plan,
+    ) {
+        for (Asked { job, call, lookup }, answer) in asked.into_iter().zip(answers) {
+            // Its job may have ended within the turn, and its number may be another's by now.
+            let still_asks = self.calls.get(call).is_some_and(|found| {
+                found.state == State::Staged && self.jobs[found.job].id == job
+            });
+            match answer {
+                _ if !still_asks => {}
+                Some(answer) => self.settle_cached(call, &answer, now, plan),
+                None => self.join_same(call, &lookup, now, plan),
+            }
+        }
+    }
+
+    pub(crate) fn settle_cached(
+        &mut self,
+        call: u32,
+        answer: &CachedAnswer,
+        now: Now,
+        plan: &mut Plan,
+    ) {
+        self.calls[call].cached = true;
+        let outcome = match &answer.value {
+            Some(found) => {
+                Outcome::Done { conclusive: found.conclusive, value: found.value.clone() }
+            }
+            None => Outcome::Empty,
+        };
+        self.settle(call, outcome, now, plan);
+    }
+
+    /// Unfinished calls with the same lane and cache key are one call (C2).
+    fn join_same(&mut self, call: u32, lookup: &Lookup, now: Now, plan: &mut Plan) {
+        let lane = self.calls[call].lane;
+        if let Some(leader) = self.find_same(lane, &lookup.key) {
+            self.calls[call].place.joined_at = now.time;
+            self.follow(call, leader);
+        } else {
+            self.same_calls.insert(lane, &lookup.key, call);
+            self.join_queue(call, now, plan);
+        }
+    }
+
+    pub(crate) fn follow(&mut self, call: u32, leader: u32) {
+        self.calls[call].step(Step::Follow);
+        self.calls[call].leader = leader;
+        self.followers.entry(leader).or_default().push(call);
+        self.watch_start(call);
+    }
+
+    pub(crate) fn find_same(&self, lane: u32, key: &[u8]) -> Option<u32> {
+        self.same_calls.find(lane, key, |other| {
+            let other = &self.calls[other];
+            other.lane == lane && self.jobs[other.job].cache_key.as_deref() == Some(key)
+        })
+    }
+
+    /// The call no longer stands for all calls with its lane and cache key.
+    pub(crate) fn forget_same(&mut self, call: u32) {
+        let (job, lane) = (self.calls[call].job, self.calls[call].lane);
+        if let Some(key) = self.jobs[job].cache_key.clone()
+            && self.find_same(lane, &key) == Some(call)
+        {
+            self.same_calls.remove(lane, &key, call);
+        }
+    }
+
+    /// Joins the lane's queue, or is skipped at once if the lane opens too late (W1).
+    pub(crate) fn join_queue(&mut self, call: u32, now: Now, plan: &mut Plan) {
+        let job = &self.jobs[self.calls[call].job];
+        let seq = (job.id.0 << 16) | u64::from(self.calls[call].index);
+        let later_stage = job.stage > 0 || self.calls[call].hops > 0;
+        if self.calls[call].place.joined_at == Time::ZERO {
+            self.calls[call].place.joined_at = now.time;
+        }
+        self.calls[call].place.seq = seq;
+        self.calls[call].max_wait = self.max_wait(call);
+        if matches!(self.calls[call].state, State::Staged | State::Due) {
+            self.watch_start(call);
+        }
+        self.calls[call].step(Step::Queue);
+        self.line_up(call);
+        if later_stage {
+            self.write_call(call, plan);
+        }
+        self.skip_if_hopeless(call, now, plan);
+    }
+
+    /// Comes back to the queue after a restart, at its old place; the lane is looked at later.
+    pub(crate) fn rejoin(&mut self, call: u32) {
+        let job = &self.jobs[self.calls[call].job];
+        self.calls[call].place.seq = (job.id.0 << 16) | u64::from(self.calls[call].index);
+        self.calls[call].max_wait = self.max_wait(call);
+        if self.calls[call].requests() == 0 {
+            self.watch_start(call);
+        }
+        self.calls[call].step(Step::Queue);
+        self.line_up(call);
+    }
+
+    /// Skips a waiting call whose lane or group opens later than it would wait.
+    pub(crate) fn skip_if_hopeless(&mut self, call: u32, now: Now, plan: &mut Plan) {
+        let max_wait = self.calls[call].max_wait;
+        if max_wait == ANY_WAIT || Mutant::MaxWaitIgnored.on() {
+            return;
+        }
+        let job = &self.jobs[self.calls[call].job];
+        let (priority, cost) = (job.priority, job.cost);
+        let lane = &self.lanes[self.calls[call].lane];
+        let demand = Demand { priority, rank: priority, cost };
+        let opening = lane.opening(demand).latest(self.group_opening(lane, cost));
+        let wait = opening.at.since(now.time);
+        if wait > max_wait {
+            let skip = Skip::MaxWait { wait, max_wait, priority };
+            self.settle(call, Outcome::Skipped(skip), now, plan);
+        }
+    }
+
+    /// When the lane's group opens; a lane without one is always open.
+    pub(crate) fn group_opening(&self, lane: &Lane, cost: u32) -> Opening {
+        lane.group.map_or(Opening { at: Time::ZERO, cause: Cause::Group }, |group| {
+            self.groups[group].opening(cost)
+        })
+    }
+
+    /// How long the call would wait for a closed lane: its own word, or a default that never
+    /// undercuts the lane's gap (W1).
+    fn max_wait(&self, call: u32) -> Span {
+        let job = &self.jobs[self.calls[call].job];
+        if let Some(named) = job.max_wait {
+            return named;
+        }
+        let default = match job.priority {
+            Priority::Rss => RSS_MAX_WAIT,
+            Priority::Background => BACKGROUND_MAX_WAIT,
+            Priority::Interactive | Priority::Completion => ANY_WAIT,
+        };
+        let lane = &self.lanes[self.calls[call].lane];
+        if job.named {
+            default.max(lane.limits.gap(job.priority).max(lane.limits.spread_gap()))
+        } else {
+            ANY_WAIT
+        }
+    }
+
+    fn watch_start(&mut self, call: u32) {
+        let within = self.jobs[self.calls[call].job].start_within;
+        if within != ANY_WAIT {
+            let at = self.calls[call].place.joined_at + within;
+            self.moments.insert((at, Moment::StartWithin(call)));
+        }
+    }
+
+    /// Puts a queued call into its lane's indexes.
+    pub(crate) fn line_up(&mut self, call: u32) {
+        let Call { lane, place, max_wait, .. } = self.calls[call];
+        let job = &self.jobs[self.calls[call].job];
+        let lane_state = &mut self.lanes[lane];
+        let first = lane_state.queues[job.priority.index()].push(job.tenant, place, call);
+        if max_wait != ANY_WAIT {
+            lane_state.waits[job.priority.index()].insert((max_wait, call));
+            if let Some(group) = lane_state.group {
+                self.groups[group].waits.insert((max_wait, call));
+            }
+        }
+        self.waiting += 1;
+        // Only a new head can change when the lane is looked at next.
+        if first {
+            self.touch_lane(lane);
+        }
+    }
+
+    /// Takes a queued call out of its lane's indexes.
+    pub(crate) fn unqueue(&mut self, call: u32) {
+        let Call { lane, place, .. } = self.calls[call];
+        let job = &self.jobs[self.calls[call].job];
+        let (tenant, priority) = (job.tenant, job.priority.index());
+        self.lanes[lane].queues[priority].remove(tenant, place);
+        self.unwait(call, priority);
+        self.touch_lane(lane);
+    }
+
+    /// The call no longer waits in a queue.
+    pub(crate) fn unwait(&mut self, call: u32, priority: usize) {
+        let Call { lane, max_wait, .. } = self.calls[call];
+        if max_wait != ANY_WAIT {
+            self.lanes[lane].waits[priority].remove(&(max_wait, call));
+            if let Some(group) = self.lanes[lane].group {
+                self.groups[group].waits.remove(&(max_wait, call));
+            }
+        }
+        self.waiting -= 1;
+    }
+
+    /// What must survive about a call of an unfinished job.
+    pub(crate) fn write_call(&self, number: u32, plan: &mut Plan) {
+        let call = &self.calls[number];
+        let settled = call.outcome.as_ref().map(|outcome| SettledCall {
+            outcome: (**outcome).clone(),
+            waited: call.waited.0,
+            ran: call.ran.0,
+            cached: call.cached,
+        });
+        let joined = call.place.joined_at;
+        plan.writes.push(Write::Call(CallRecord {
+            job: self.jobs[call.job].id,
+            index: call.index,
+            added: self.added.get(&number).cloned(),
+            joined_at: (joined > Time::ZERO).then_some(joined),
+            attempts: call.attempts,
+            throttles: call.throttles,
+            crashes: call.crashes,
+            retry_at: (call.state == State::Backoff).then_some(call.retry_at),
+            settled,
+        }));
+    }
+}

@@ -1,0 +1,387 @@
+//! Submit and admit: what comes in, checked, counted and made a job (Q1, D1, D2, D3).
+
+use std::sync::Arc;
+
+use crate::call::{Call, State, Step};
+use crate::core::{Core, Job, Moment};
+use crate::job::{
+    Admission, Blob, Due, JobId, JobSpec, LONGEST_KEY, MOST_CALLS, OnDuplicate, SubmitError,
+    Submission, Terms,
+};
+use crate::mutant::Mutant;
+use crate::name::check_name;
+use crate::plan::{Event, Plan};
+use crate::priority::Priority;
+use crate::record::{JobRecord, Write};
+use crate::time::{LONGEST_SPAN, Now, Span, Time};
+
+impl Core {
+    /// Takes a job in, joins it to the same work, or refuses it.
+    pub fn submit(
+        &mut self,
+        submission: Submission,
+        now: Now,
+        plan: &mut Plan,
+    ) -> Result<Admission, SubmitError> {
+        let kind = self.check(&submission)?;
+        if let Some(first) = self.same_work(&submission, now) {
+            return Ok(self.duplicate(first, submission, now, plan));
+        }
+        let due = due_wall(submission.due, now);
+        let calls = submission.spec.stages.first().map_or(0, Vec::len);
+        let room = self.settings.max_waiting.get() as usize;
+        if due.is_none() && self.waiting + calls > room && !Mutant::NoBound.on() {
+            return Ok(Admission::Refused { retry_at: self.room_at(now) });
+        }
+        let lanes = self.lanes_of(&submission.spec, now.time, plan)?;
+        let terms = Terms {
+            priority: submission.priority,
+            due,
+            deadline: submission.deadline.map(|span| now.time + span),
+            callers: 1,
+        };
+        let id = JobId(self.next.job);
+        self.next.job += 1;
+        let record =
+            JobRecord { id, submitted_at: now.time, terms, spec: Arc::new(submission.spec) };
+        let job = self.add_job(&record, kind, &lanes);
+        plan.writes.push(Write::Job(record, submission.payload));
+        plan.events.push(Event::Accepted(id));
+        self.admit(job, now, plan);
+        Ok(Admission::Accepted(id))
+    }
+
+    /// Lets a new job into its queues, or to where it waits until it is due.
+    fn admit(&mut self, job: u32, now: Now, plan: &mut Plan) {
+        let (due, deadline) = (self.jobs[job].due, self.jobs[job].deadline);
+        if deadline != Time::NEVER {
+            self.moments.insert((deadline, Moment::Deadline(job)));
+        }
+        if due > now.wall {
+            self.delay(job);
+        } else {
+            self.begin_stage(job, now, plan);
+        }
+    }
+
+    /// Puts a job aside until it is due.
+    pub(crate) fn delay(&mut self, job: u32) {
+        self.due.insert((self.jobs[job].due, job));
+        for at in 0..self.jobs[job].calls.len() {
+            let call = self.jobs[job].calls[at];
+            if self.calls[call].stage == 0 && !self.calls[call].is_settled() {
+                self.calls[call].step(Step::Delay);
+            }
+        }
+        if let Some(key) = self.jobs[job].schedule_key.clone() {
+            self.schedule_keys.insert(0, &key, job);
+        }
+    }
+
+    /// The job is due, or no longer: its schedule key is free (D2).
+    pub(crate) fn leave_due(&mut self, job: u32) {
+        if self.due.remove(&(self.jobs[job].due, job))
+            && let Some(key) = self.jobs[job].schedule_key.clone()
+        {
+            self.schedule_keys.remove(0, &key, job);
+        }
+    }
+
+    /// Refuses what can never be accepted as it is; says which kind it is.
+    fn check(&self, submission: &Submission) -> Result<u32, SubmitError> {
+        let spec = &submission.spec;
+        check_name("kind", &spec.kind)?;
+        let kind = self.kind_named(&spec.kind);
+        let kind = kind.ok_or_else(|| SubmitError::UnknownKind(spec.kind.clone()))?;
+        if let Some(tenant) = &spec.tenant {
+            check_name("tenant", tenant)?;
+        }
+        let calls = spec.stages.iter().map(Vec::len).sum::<usize>();
+        if calls > MOST_CALLS || spec.stages.len() > MOST_CALLS {
+            return Err(SubmitError::TooManyCalls(calls.max(spec.stages.len())));
+        }
+        let (size, max) = (submission.payload.len(), self.settings.max_payload);
+        if size > max {
+            return Err(SubmitError::PayloadTooLarge { size, max });
+        }
+        for (what, key) in [
+            ("key", &spec.key),
+            ("schedule key", &spec.schedule_key),
+            ("cache key", &spec.cache_key),
+        ] {
+            let size = key.as_ref().map_or(0, |key| key.len());
+            if size > LONGEST_KEY {
+                return Err(SubmitError::KeyTooLong { what, size });
+            }
+        }
+        for (what, span) in [
+            ("max_wait", spec.max_wait),
+            ("start_within", spec.start_within),
+            ("deadline", submission.deadline),
+            ("backoff", Some(spec.retry.backoff.max(spec.retry.backoff_max))),
+            ("delay", if let Due::In(span) = submission.due { Some(span) } else { None }),
+        ] {
+            if span.is_some_and(|span| span > LONGEST_SPAN) {
+                return Err(SubmitError::TooLong(what));
+            }
+        }
+        self.check_lanes(spec, submission.priority.unwrap_or_default())?;
+        Ok(kind)
+    }
+
+    fn check_lanes(&self, spec: &JobSpec, priority: Priority) -> Result<(), SubmitError> {
+        for stage in &spec.stages {
+            for (place, name) in stage.iter().enumerate() {
+                // A handful of lanes is compared faster than sorted; the number is bounded.
+                if stage[..place].contains(name) {
+                    return Err(SubmitError::LaneTwice(name.clone()));
+                }
+                let Some(&lane) = self.lane_names.get(name) else {
+                    check_name("lane", name)?;
+                    if !self.knows_lane(name) {
+                        return Err(SubmitError::UnknownLane(name.clone()));
+                    }
+                    continue;
+                };
+                self.check_cost(lane, priority, spec.cost.get())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_cost(&self, lane: u32, priority: Priority, cost: u32) -> Result<(), SubmitError> {
+        let lane = &self.lanes[lane];
+        let group = lane.group.map(|group| &self.groups[group].limits.windows);
+        let of_group = group.into_iter().flatten().find(|w| cost > w.rate.max.get());
+        match lane.impossible(priority, cost).or(of_group) {
+            None => Ok(()),
+            Some(window) => Err(SubmitError::CostTooHigh {
+                cost,
+                limit: window.rate,
+                lane: lane.name.clone(),
+                allowed: window.allowed(priority),
+            }),
+        }
+    }
+
+    pub(crate) fn kind_named(&self, name: &str) -> Option<u32> {
+        self.kinds.iter().position(|kind| *kind.name == *name).map(|place| place as u32)
+    }
+
+    /// The lanes of every call, made where a template covers them; all or none.
+    fn lanes_of(
+        &mut self,
+        spec: &JobSpec,
+        now: Time,
+        plan: &mut Plan,
+    ) -> Result<Vec<u32>, SubmitError> {
+        let mut lanes = Vec::with_capacity(spec.stages.iter().map(Vec::len).sum());
+        for name in spec.stages.iter().flatten() {
+            match self.lane_for(name, now, plan) {
+                Ok(lane) => {
+                    self.lanes[lane].users += 1;
+                    lanes.push(lane);
+                }
+                Err(error) => {
+                    for lane in lanes {
+                        self.release_lane(lane, now);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(lanes)
+    }
+
+    /// Makes the job and its calls in memory; `lanes` has one number per call.
+    pub(crate) fn add_job(&mut self, record: &JobRecord, kind: u32, lanes: &[u32]) -> u32 {
+        let (spec, terms) = (&record.spec, &record.terms);
+        let tenant = spec.tenant.as_ref().map_or(0, |name| self.hold_tenant(name));
+        let job = self.jobs.insert(Job {
+            id: record.id,
+            kind,
+            tenant,
+            priority: terms.priority.unwrap_or_default(),
+            named: terms.priority.is_some(),
+            until: spec.until,
+            callers: terms.callers,
+            cost: spec.cost.get(),
+            key: spec.key.clone(),
+            schedule_key: spec.schedule_key.clone(),
+            cache_key: spec.cache_key.clone(),
+            submitted_at: record.submitted_at,
+            due: terms.due.unwrap_or(Time::ZERO),
+            deadline: terms.deadline.unwrap_or(Time::NEVER),
+            max_wait: spec.max_wait,
+            start_within: spec.start_within.unwrap_or(crate::call::ANY_WAIT),
+            retry: spec.retry,
+            stage: 0,
+            stage_left: 0,
+            left: lanes.len() as u16,
+            cancelled: false,
+            not_applicable: spec.not_applicable.clone().into(),
+            calls: Vec::with_capacity(lanes.len()),
+        });
+        let stages = spec.stages.iter().enumerate();
+        let stages = stages.flat_map(|(stage, lanes)| lanes.iter().map(move |_| stage as u16));
+        for (index, (stage, &lane)) in stages.zip(lanes).enumerate() {
+            let call = self.calls.insert(Call::new(job, lane, index as u16, stage));
+            self.jobs[job].calls.push(call);
+        }
+        self.unsettled += lanes.len();
+        if let Some(key) = &spec.key {
+            self.keys.insert(0, key, job);
+        }
+        self.job_ids.insert(record.id, job);
+        job
+    }
+
+    fn hold_tenant(&mut self, name: &Arc<str>) -> u32 {
+        if let Some((number, users)) = self.tenants.get_mut(name) {
+            *users += 1;
+            return *number;
+        }
+        // Zero is the tenant of all jobs that name none.
+        let number = self.tenant_names.insert(name.clone()) + 1;
+        self.tenants.insert(name.clone(), (number, 1));
+        number
+    }
+
+    pub(crate) fn release_tenant(&mut self, number: u32) {
+        if number == 0 {
+            return;
+        }
+        let name = self.tenant_names[number - 1].clone();
+        let (_, users) = self.tenants.get_mut(&name).expect("a held tenant has users");
+        *users -= 1;
+        if *users == 0 {
+            self.tenants.remove(&name);
+            self.tenant_names.remove(number - 1);
+        }
+    }
+
+    /// An unfinished job with the same key, or one not yet due with the same schedule key.
+    fn same_work(&self, submission: &Submission, now: Now) -> Option<u32> {
+        let find = |table: &crate::keys::Table, key: &Blob, of: fn(&Job) -> &Option<Blob>| {
+            table.find(0, key, |job| of(&self.jobs[job]).as_ref() == Some(key))
+        };
+        let spec = &submission.spec;
+        let by_key = spec.key.as_ref().and_then(|key| find(&self.keys, key, |job| &job.key));
+        let later = due_wall(submission.due, now).is_some();
+        by_key.or_else(|| {
+            let key = spec.schedule_key.as_ref().filter(|_| later)?;
+            find(&self.schedule_keys, key, |job| &job.schedule_key)
+        })
+    }
+
+    fn duplicate(
+        &mut self,
+        first: u32,
+        submission: Submission,
+        now: Now,
+        plan: &mut Plan,
+    ) -> Admission {
+        let id = self.jobs[first].id;
+        match submission.spec.on_duplicate {
+            OnDuplicate::Join => {
+                self.join(first, &submission, now, plan);
+                Admission::Joined(id)
+            }
+            OnDuplicate::Replace if self.still_waits(first) => {
+                self.replace(first, submission, now, plan);
+                Admission::Replaced(id)
+            }
+            OnDuplicate::Refuse | OnDuplicate::Replace => Admission::Duplicate(id),
+        }
+    }
+
+    /// One more caller: the higher priority and the later deadline count (D1).
+    fn join(&mut self, job: u32, submission: &Submission, now: Now, plan: &mut Plan) {
+        let deadline = submission.deadline.map_or(Time::NEVER, |span| now.time + span);
+        self.jobs[job].callers += 1;
+        self.set_deadline(job, self.jobs[job].deadline.max(deadline));
+        let priority = submission.priority.unwrap_or_default();
+        if priority < self.jobs[job].priority {
+            self.raise(job, priority);
+        }
+        self.write_terms(job, plan);
+    }
+
+    fn set_deadline(&mut self, job: u32, deadline: Time) {
+        let before = std::mem::replace(&mut self.jobs[job].deadline, deadline);
+        self.moments.remove(&(before, Moment::Deadline(job)));
+        if deadline != Time::NEVER {
+            self.moments.insert((deadline, Moment::Deadline(job)));
+        }
+    }
+
+    /// Whether no call of the job has been tried.
+    fn still_waits(&self, job: u32) -> bool {
+        self.jobs[job].calls.iter().map(|&call| &self.calls[call]).all(|call| {
+            !matches!(call.state, State::Running | State::Settled | State::Joined)
+                && call.requests() == 0
+        }) && self.jobs[job].calls.iter().all(|call| !self.followers.contains_key(call))
+    }
+
+    fn replace(&mut self, job: u32, submission: Submission, now: Now, plan: &mut Plan) {
+        plan.writes.push(Write::Payload(self.jobs[job].id, submission.payload));
+        let waited_to_be_due = self.due.contains(&(self.jobs[job].due, job));
+        self.leave_due(job);
+        let due = due_wall(submission.due, now);
+        self.jobs[job].due = due.unwrap_or(Time::ZERO);
+        if due.is_some() {
+            for call in self.jobs[job].calls.clone() {
+                if self.calls[call].state == State::Queued {
+                    self.unqueue(call);
+                    self.forget_same(call);
+                    self.calls[call].place.joined_at = Time::ZERO;
+                }
+            }
+            self.delay(job);
+        } else if waited_to_be_due {
+            self.begin_stage(job, now, plan);
+        }
+        self.write_terms(job, plan);
+    }
+
+    pub(crate) fn write_terms(&self, job: u32, plan: &mut Plan) {
+        let job = &self.jobs[job];
+        let terms = Terms {
+            priority: job.named.then_some(job.priority),
+            due: (job.due > Time::ZERO).then_some(job.due),
+            deadline: (job.deadline != Time::NEVER).then_some(job.deadline),
+            callers: job.callers,
+        };
+        plan.writes.push(Write::Terms(job.id, terms));
+    }
+
+    /// Moves the waiting calls of a job to a higher priority, at their places.
+    fn raise(&mut self, job: u32, priority: Priority) {
+        let waiting: Vec<u32> = self.jobs[job].calls.clone();
+        let queued: Vec<u32> =
+            waiting.into_iter().filter(|&c| self.calls[c].state == State::Queued).collect();
+        for &call in &queued {
+            self.unqueue(call);
+        }
+        (self.jobs[job].priority, self.jobs[job].named) = (priority, true);
+        for call in queued {
+            self.line_up(call);
+        }
+    }
+
+    /// When a refused caller should come again: when something may have moved, within bounds.
+    fn room_at(&self, now: Now) -> Time {
+        let (soon, late) = (now.time + Span::millis(100), now.time + Span::mins(1));
+        let opens = self.openings.first().map_or(soon, |(at, _)| *at);
+        opens.clamp(soon, late)
+    }
+}
+
+/// The wall-clock moment that a submission is due, if that is later than now.
+fn due_wall(due: Due, now: Now) -> Option<Time> {
+    match due {
+        Due::Now => None,
+        Due::In(span) => (span > Span::ZERO).then(|| now.wall + span),
+        Due::At(wall) => (wall > now.wall).then_some(wall),
+    }
+}

@@ -1,0 +1,436 @@
+//! The turn: what happened goes in, the rules decide, one commit makes it durable, and only then
+//! may anything be started, answered or told. The simulator runs this same function.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use paceline_core::{
+    Admission, AttemptId, Blob, CachedAnswer, Cancelled, Core, Event, JobId, JobState, LaneStatus,
+    Limits, Lookup, Now, Plan, Restore, Setup, Span, Stamp, Start, Submission, SubmitError, Time,
+    Told, UnknownLane, Why, Write,
+};
+use paceline_store::{Store, StoreError, StoredJob};
+
+use crate::payloads::Payloads;
+
+/// Jobs looked at for one page of a list.
+const MOST_LISTED: usize = 10_000;
+/// How long until finished work is looked for that may be forgotten.
+const PRUNE_EVERY: Span = Span::mins(10);
+/// While there is something to forget, one small step per this.
+const PRUNE_STEP: Span = Span::millis(200);
+
+/// Something that happened. `T` says whom to answer.
+#[derive(Debug)]
+pub enum Input<T> {
+    /// Jobs to take in; each is answered for itself.
+    Submit(Vec<Submission>, T),
+    /// A finished job is to be tried again where it failed.
+    Retry(JobId, T),
+    /// A caller wants a job no more.
+    Cancel(JobId, T),
+    /// A lane is stopped, let go on, or forgiven.
+    Lane(Arc<str>, LaneAct, T),
+    /// Something is asked.
+    Ask(Question, T),
+    /// An attempt was really sent at this moment.
+    Started(AttemptId, Time),
+    /// An attempt brought something; the number is for its retry's jitter.
+    Told(AttemptId, Told, u64),
+    /// An attempt has really ended.
+    Ended(AttemptId),
+}
+
+/// What can be done to a lane by hand.
+#[derive(Clone, Debug)]
+pub enum LaneAct {
+    /// Nothing new starts.
+    Pause,
+    /// Things start again.
+    Resume,
+    /// Cooldown, ladder and slow-downs are lifted.
+    Reset,
+    /// New limits from now on.
+    Change(Box<Limits>),
+}
+
+/// What can be asked.
+#[derive(Clone, Debug)]
+pub enum Question {
+    /// Why the calls of a job wait.
+    Why(JobId),
+    /// One job.
+    Job(JobId),
+    /// Jobs with numbers above the first, so many at most, in this state if one is named.
+    List(JobId, usize, Option<JobState>),
+    /// All lanes.
+    Lanes,
+    /// Whether nothing is left to do.
+    Idle,
+}
+
+/// The answer to an input, to be given once it is durable.
+#[derive(Clone, Debug)]
+pub enum Reply {
+    /// One admission per submitted job.
+    Submitted(Vec<Result<Admission, SubmitError>>),
+    /// The job that tries again.
+    Retried(Result<Admission, RetryError>),
+    /// What became of the wish.
+    Cancelled(Cancelled),
+    /// The lane did as told.
+    Lane(Result<(), UnknownLane>),
+    /// By call number; nothing for a job that is finished or unknown.
+    Why(Vec<(u16, Why)>),
+    /// The job, if there is one.
+    Job(Option<Box<JobView>>),
+    /// A page of jobs, and where the next page starts.
+    List(Vec<JobView>, Option<JobId>),
+    /// Lanes by name.
+    Lanes(Vec<LaneStatus>),
+    /// Whether nothing is left to do.
+    Idle(bool),
+}
+
+/// A job that cannot be tried again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RetryError {
+    /// No such job.
+    #[error("no job {0}: it never was, or was forgotten after `keep_finished`")]
+    Unknown(JobId),
+    /// Still under way.
+    #[error("job {0} is not finished: it can only be retried afterwards")]
+    Unfinished(JobId),
+    /// Nothing failed.
+    #[error("job {0} has an answer from every lane: there is nothing to retry")]
+    Complete(JobId),
+    /// It could not be submitted.
+    #[error(transparent)]
+    Submit(#[from] SubmitError),
+}
+
+/// A job as it stands.
+#[derive(Clone, Debug)]
+pub struct JobView {
+    /// What was submitted, and its report if it has one.
+    pub stored: StoredJob,
+    /// Waiting, running or what it came to.
+    pub state: JobState,
+}
+
+/// What to do once a turn is durable.
+#[derive(Debug)]
+pub struct Done<T> {
+    /// Attempts to make, each with its payload.
+    pub starts: Vec<(Start, Blob)>,
+    /// Attempts that nobody wants any more.
+    pub aborts: Vec<AttemptId>,
+    /// Answers to give.
+    pub replies: Vec<(T, Reply)>,
+    /// What to tell.
+    pub events: Vec<Event>,
+    /// When the next turn is needed even if nothing happens.
+    pub wake_at: Option<Time>,
+}
+
+/// What the clocks show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Engine time and wall clock.
+    pub now: Now,
+    /// Which boot of the machine.
+    pub boot: u64,
+    /// Microseconds since that boot.
+    pub since_boot: u64,
+}
+
+/// The rules and the store, which meet once per turn.
+#[derive(Debug)]
+pub struct Machine<S> {
+    core: Core,
+    store: S,
+    payloads: Payloads,
+    /// What taking up the store has to make durable.
+    left_over: Option<Plan>,
+    keep_finished: Span,
+    prune_at: Time,
+}
+
+/// The engine time at which a store goes on: what the boot clock says has passed since its last
+/// commit, or after a reboot the wall clock, but never backwards (W5).
+pub fn continued(last: Option<&Stamp>, wall: Time, boot: u64, since_boot: u64) -> Time {
+    match last {
+        None => wall,
+        Some(last) if last.boot == boot => {
+            last.time + Span(since_boot.saturating_sub(last.since_boot))
+        }
+        Some(last) => last.time + wall.since(last.wall),
+    }
+}
+
+impl<S: Store> Machine<S> {
+    /// Takes up what the store kept. `read` tells the clocks, given the store's last stamp.
+    pub fn open(
+        setup: Setup,
+        mut store: S,
+        keep_finished: Span,
+        read: impl FnOnce(Option<&Stamp>) -> Reading,
+    ) -> Result<(Machine<S>, Reading), StoreError> {
+        let last = store.stamp()?;
+        let reading = read(last.as_ref());
+        let mut restore = Restore::new(Core::new(setup), reading.now);
+        store.load(&mut |record| restore.take(record))?;
+        let (core, plan) = restore.finish(last.map(|stamp| stamp.next).unwrap_or_default());
+        let machine = Machine {
+            core,
+            store,
+            payloads: Payloads::default(),
+            left_over: Some(plan),
+            keep_finished,
+            prune_at: reading.now.time,
+        };
+        Ok((machine, reading))
+    }
+
+    /// One turn. After an error the machine must not be used again: a failed commit means
+    /// unknown, never "not written" (B4).
+    pub fn turn<T>(
+        &mut self,
+        inputs: impl IntoIterator<Item = Input<T>>,
+        reading: Reading,
+    ) -> Result<Done<T>, StoreError> {
+        let now = reading.now;
+        let mut plan = self.left_over.take().unwrap_or_default();
+        let mut replies = Vec::new();
+        let mut questions = Vec::new();
+        self.core.catch_up(now, &mut plan);
+        for input in inputs {
+            match input {
+                Input::Ask(question, to) => questions.push((question, to)),
+                input => self.take(input, now, &mut plan, &mut replies)?,
+            }
+        }
+        self.decide(now, &mut plan)?;
+        self.commit(reading, &plan)?;
+        for (question, to) in questions {
+            replies.push((to, self.answer(question, now)?));
+        }
+        let starts = self.with_payloads(plan.starts)?;
+        for event in &plan.events {
+            if let Event::Finished(report) = event {
+                self.payloads.forget(report.job);
+            }
+        }
+        self.prune(now)?;
+        let wake_at = self.core.wake_at(now).into_iter().chain([self.prune_at]).min();
+        Ok(Done { starts, aborts: plan.aborts, replies, events: plan.events, wake_at })
+    }
+
+    /// The rules, for those who only look.
+    pub fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// The store, when everything is over.
+    pub fn into_store(self) -> S {
+        self.store
+    }
+
+    fn take<T>(
+        &mut self,
+        input: Input<T>,
+        now: Now,
+        plan: &mut Plan,
+        replies: &mut Vec<(T, Reply)>,
+    ) -> Result<(), StoreError> {
+        match input {
+            Input::Submit(jobs, to) => {
+                let admissions = jobs.into_iter().map(|job| self.submit(job, now, plan));
+                let admissions = admissions.collect();
+                replies.push((to, Reply::Submitted(admissions)));
+            }
+            Input::Retry(job, to) => {
+                let retried = self.retry(job, now, plan)?;
+                replies.push((to, Reply::Retried(retried)));
+            }
+            Input::Cancel(job, to) => {
+                replies.push((to, Reply::Cancelled(self.core.cancel(job, now, plan))));
+            }
+            Input::Lane(lane, act, to) => {
+                let done = match act {
+                    LaneAct::Pause => self.core.pause(&lane, plan),
+                    LaneAct::Resume => self.core.resume(&lane, plan),
+                    LaneAct::Reset => self.core.reset(&lane, plan),
+                    LaneAct::Change(limits) => self.core.change_limits(&lane, *limits, now, plan),
+                };
+                replies.push((to, Reply::Lane(done)));
+            }
+            Input::Started(attempt, at) => self.core.started(attempt, at),
+            Input::Told(attempt, told, roll) => self.core.report(attempt, told, now, roll, plan),
+            Input::Ended(attempt) => self.core.ended(attempt, now, plan),
+            Input::Ask(..) => unreachable!("questions are answered after the commit"),
+        }
+        Ok(())
+    }
+
+    fn submit(
+        &mut self,
+        job: Submission,
+        now: Now,
+        plan: &mut Plan,
+    ) -> Result<Admission, SubmitError> {
+        let payload = job.payload.clone();
+        let admission = self.core.submit(job, now, plan)?;
+        match admission {
+            Admission::Accepted(job) => self.payloads.keep(job, payload),
+            Admission::Replaced(job) => self.payloads.replace(job, payload),
+            _ => {}
+        }
+        Ok(admission)
+    }
+
+    /// A new job of the same kind and payload, for the lanes that gave no answer.
+    fn retry(
+        &mut self,
+        id: JobId,
+        now: Now,
+        plan: &mut Plan,
+    ) -> Result<Result<Admission, RetryError>, StoreError> {
+        let Some(stored) = self.store.job(id)? else { return Ok(Err(RetryError::Unknown(id))) };
+        let Some(report) = stored.report else { return Ok(Err(RetryError::Unfinished(id))) };
+        let mut spec = (*stored.record.spec).clone();
+        let answered = |lane: &Arc<str>| {
+            report.calls.iter().any(|call| call.lane == *lane && call.outcome.is_answer())
+        };
+        for stage in &mut spec.stages {
+            stage.retain(|lane| !answered(lane));
+        }
+        spec.stages.retain(|stage| !stage.is_empty());
+        spec.not_applicable.clear();
+        if spec.stages.is_empty() {
+            return Ok(Err(RetryError::Complete(id)));
+        }
+        let payload = self.store.payload(id)?.unwrap_or_default();
+        let priority = stored.record.terms.priority;
+        let job = Submission { priority, ..Submission::new(spec, payload) };
+        Ok(self.submit(job, now, plan).map_err(RetryError::from))
+    }
+
+    /// Lets the rules decide; what they ask of the cache is answered within the turn (C1).
+    fn decide(&mut self, now: Now, plan: &mut Plan) -> Result<(), StoreError> {
+        loop {
+            while !plan.lookups.is_empty() {
+                let asked = std::mem::take(&mut plan.lookups);
+                let lookups: Vec<Lookup> = asked.iter().map(|asked| asked.lookup.clone()).collect();
+                let mut answers = self.store.answers(&lookups, now.time)?;
+                fill_in(&mut answers, &lookups, &plan.writes);
+                self.core.looked_up(asked, answers, now, plan);
+            }
+            self.core.decide(now, plan);
+            if plan.lookups.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn commit(&mut self, reading: Reading, plan: &Plan) -> Result<(), StoreError> {
+        if plan.writes.is_empty() {
+            return Ok(());
+        }
+        let stamp = Stamp {
+            time: reading.now.time,
+            wall: reading.now.wall,
+            boot: reading.boot,
+            since_boot: reading.since_boot,
+            next: self.core.counters(),
+        };
+        self.store.commit(&stamp, &plan.writes)
+    }
+
+    fn with_payloads(&mut self, starts: Vec<Start>) -> Result<Vec<(Start, Blob)>, StoreError> {
+        let mut ready = Vec::with_capacity(starts.len());
+        for mut start in starts {
+            let job = start.call.job;
+            let payload = match start.payload.take().or_else(|| self.payloads.get(job)) {
+                Some(payload) => payload,
+                None => self.store.payload(job)?.unwrap_or_default(),
+            };
+            ready.push((start, payload));
+        }
+        Ok(ready)
+    }
+
+    fn answer(&mut self, question: Question, now: Now) -> Result<Reply, StoreError> {
+        Ok(match question {
+            Question::Why(job) => Reply::Why(self.core.why_job(job, now).unwrap_or_default()),
+            Question::Job(job) => {
+                let stored = self.store.job(job)?;
+                Reply::Job(stored.map(|stored| Box::new(self.view(stored))))
+            }
+            Question::List(after, most, state) => self.list(after, most, state)?,
+            Question::Lanes => Reply::Lanes(self.core.lane_statuses(now)),
+            Question::Idle => Reply::Idle(self.core.is_idle()),
+        })
+    }
+
+    fn view(&self, stored: StoredJob) -> JobView {
+        let finished = stored.report.as_ref().map(|report| report.state);
+        let state = finished.unwrap_or_else(|| self.core.job_state(stored.record.id));
+        JobView { stored, state }
+    }
+
+    /// A page: as many jobs as asked for, or as many as may be looked at.
+    fn list(
+        &mut self,
+        mut after: JobId,
+        most: usize,
+        state: Option<JobState>,
+    ) -> Result<Reply, StoreError> {
+        let (mut page, mut seen) = (Vec::new(), 0);
+        loop {
+            let jobs = self.store.list(after, most.clamp(1, 1_000))?;
+            let Some(last) = jobs.last() else { return Ok(Reply::List(page, None)) };
+            (after, seen) = (last.record.id, seen + jobs.len());
+            for stored in jobs {
+                let view = self.view(stored);
+                if state.is_none_or(|state| view.state == state) {
+                    let id = view.stored.record.id;
+                    page.push(view);
+                    if page.len() >= most {
+                        return Ok(Reply::List(page, Some(id)));
+                    }
+                }
+            }
+            if seen >= MOST_LISTED {
+                return Ok(Reply::List(page, Some(after)));
+            }
+        }
+    }
+
+    /// Forgets finished work in small steps, when its time has come.
+    fn prune(&mut self, now: Now) -> Result<(), StoreError> {
+        if now.time < self.prune_at {
+            return Ok(());
+        }
+        let gone = self.store.prune(now.time - self.keep_finished, now.time)?;
+        self.prune_at = now.time + if gone > 0 { PRUNE_STEP } else { PRUNE_EVERY };
+        Ok(())
+    }
+}
+
+/// Answers that came in this very turn are not in the store yet.
+fn fill_in(answers: &mut [Option<CachedAnswer>], lookups: &[Lookup], writes: &[Write]) {
+    let fresh = writes.iter().filter_map(|write| match write {
+        Write::Answer(answer) => Some(((&*answer.lane, &*answer.key), answer)),
+        _ => None,
+    });
+    let fresh: BTreeMap<_, _> = fresh.collect();
+    if fresh.is_empty() {
+        return;
+    }
+    for (answer, lookup) in answers.iter_mut().zip(lookups) {
+        if let Some(newer) = fresh.get(&(&*lookup.lane, &*lookup.key)) {
+            *answer = Some((*newer).clone());
+        }
+    }
+}

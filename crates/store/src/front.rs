@@ -1,0 +1,182 @@
+//! Memory in front of the stored answers (C2), bounded in bytes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use paceline_core::{Blob, CachedAnswer, Lookup, Time};
+
+/// What an entry costs besides its bytes: its places in both maps and its shared allocations.
+const ENTRY: usize = 256;
+
+type Key = (Arc<str>, Blob);
+
+/// The answers used last, as many as fit into its bound; the one unused for longest goes first.
+///
+/// It may hold less than the store but never anything else: an entry is replaced or taken out in
+/// the same step as the stored answer.
+#[derive(Debug)]
+pub(crate) struct Front {
+    max_bytes: usize,
+    bytes: usize,
+    uses: u64,
+    answers: BTreeMap<Key, Entry>,
+    by_use: BTreeMap<u64, Key>,
+}
+
+/// What the front knows about a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// The stored answer.
+    Here(CachedAnswer),
+    /// The stored answer has expired.
+    Expired,
+    /// Nothing: ask the store.
+    Elsewhere,
+}
+
+#[derive(Debug)]
+struct Entry {
+    answer: CachedAnswer,
+    used: u64,
+}
+
+impl Front {
+    pub(crate) fn new(max_bytes: usize) -> Front {
+        Front { max_bytes, bytes: 0, uses: 0, answers: BTreeMap::new(), by_use: BTreeMap::new() }
+    }
+
+    /// What is known without asking the store.
+    pub(crate) fn find(&mut self, lookup: &Lookup, now: Time) -> Found {
+        let key = (lookup.lane.clone(), lookup.key.clone());
+        let Some(entry) = self.answers.get_mut(&key) else { return Found::Elsewhere };
+        self.uses += 1;
+        self.by_use.remove(&entry.used);
+        entry.used = self.uses;
+        self.by_use.insert(self.uses, key);
+        if now < entry.answer.expires_at {
+            Found::Here(entry.answer.clone())
+        } else {
+            Found::Expired
+        }
+    }
+
+    /// Takes the place of any earlier answer to the same question.
+    pub(crate) fn keep(&mut self, answer: CachedAnswer) {
+        let key = (answer.lane.clone(), answer.key.clone());
+        self.forget(&key.0, &key.1);
+        let size = size(&answer);
+        // One answer must not empty the whole front only to find that it does not fit either.
+        if size > self.max_bytes {
+            return;
+        }
+        while self.bytes + size > self.max_bytes {
+            let (_, unused) = self.by_use.pop_first().expect("bytes are held by entries");
+            self.bytes -= self.answers.remove(&unused).map_or(0, |entry| self::size(&entry.answer));
+        }
+        self.uses += 1;
+        self.bytes += size;
+        self.by_use.insert(self.uses, key.clone());
+        self.answers.insert(key, Entry { answer, used: self.uses });
+    }
+
+    /// The stored answer is gone, or another one.
+    pub(crate) fn forget(&mut self, lane: &Arc<str>, key: &Blob) {
+        if let Some(entry) = self.answers.remove(&(lane.clone(), key.clone())) {
+            self.by_use.remove(&entry.used);
+            self.bytes -= size(&entry.answer);
+        }
+    }
+}
+
+fn size(answer: &CachedAnswer) -> usize {
+    let value = answer.value.as_ref().map_or(0, |found| found.value.len());
+    ENTRY + answer.lane.len() + answer.key.len() + value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use paceline_core::CachedValue;
+    use proptest::prelude::*;
+
+    fn answer(key: u8, bytes: usize, expires_at: u64) -> CachedAnswer {
+        let value = CachedValue { conclusive: true, value: vec![key; bytes].into() };
+        CachedAnswer {
+            lane: "arxiv".into(),
+            key: [key].as_slice().into(),
+            value: Some(value),
+            expires_at: Time(expires_at),
+        }
+    }
+
+    fn lookup(key: u8) -> Lookup {
+        Lookup { lane: "arxiv".into(), key: [key].as_slice().into() }
+    }
+
+    #[test]
+    fn the_answer_unused_for_longest_makes_room() {
+        let mut front = Front::new(2 * size(&answer(0, 100, 9)));
+        front.keep(answer(1, 100, 9));
+        front.keep(answer(2, 100, 9));
+        assert_ne!(front.find(&lookup(1), Time(0)), Found::Elsewhere);
+        front.keep(answer(3, 100, 9));
+        assert_ne!(front.find(&lookup(1), Time(0)), Found::Elsewhere);
+        assert_eq!(front.find(&lookup(2), Time(0)), Found::Elsewhere);
+    }
+
+    #[test]
+    fn c2_an_answer_is_not_used_from_the_moment_it_expires() {
+        let mut front = Front::new(10_000);
+        front.keep(answer(1, 10, 5));
+        assert_eq!(front.find(&lookup(1), Time(4)), Found::Here(answer(1, 10, 5)));
+        assert_eq!(front.find(&lookup(1), Time(5)), Found::Expired);
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Keep(u8, usize, u64),
+        Find(u8, u64),
+        Forget(u8),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            (0..20u8, 0..1_500usize, 0..10u64).prop_map(|(k, bytes, at)| Step::Keep(k, bytes, at)),
+            (0..20u8, 0..10u64).prop_map(|(k, now)| Step::Find(k, now)),
+            (0..20u8).prop_map(Step::Forget),
+        ];
+        prop::collection::vec(step, 0..200)
+    }
+
+    proptest! {
+        #[test]
+        fn it_stays_within_its_bound_and_agrees_with_the_store(steps in steps(), max in 0..5_000usize) {
+            let mut front = Front::new(max);
+            let mut store = BTreeMap::new();
+            for step in steps {
+                match step {
+                    Step::Keep(key, bytes, expires_at) => {
+                        front.keep(answer(key, bytes, expires_at));
+                        store.insert(key, answer(key, bytes, expires_at));
+                    }
+                    Step::Find(key, now) => {
+                        let stored = store.get(&key).filter(|a| Time(now) < a.expires_at).cloned();
+                        match front.find(&lookup(key), Time(now)) {
+                            Found::Here(found) => prop_assert_eq!(Some(found), stored),
+                            Found::Expired => prop_assert_eq!(None, stored),
+                            Found::Elsewhere => {}
+                        }
+                    }
+                    Step::Forget(key) => {
+                        front.forget(&lookup(key).lane, &lookup(key).key);
+                        store.remove(&key);
+                    }
+                }
+                let held: usize = front.answers.values().map(|entry| size(&entry.answer)).sum();
+                prop_assert_eq!(held, front.bytes);
+                prop_assert!(front.bytes <= max);
+                prop_assert_eq!(front.answers.len(), front.by_use.len());
+            }
+        }
+    }
+}

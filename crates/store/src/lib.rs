@@ -1,0 +1,155 @@
+//! Where promises survive: the verbs of a store, and the stores that keep them.
+
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
+mod front;
+mod memory;
+mod sqlite;
+
+use std::path::PathBuf;
+
+use paceline_core::{
+    Blob, CachedAnswer, JobId, JobRecord, Lookup, Record, Report, Stamp, Time, Write,
+};
+
+pub use memory::Memory;
+pub use sqlite::Sqlite;
+
+/// What the engine asks of a store. One thread owns it; every verb is one transaction.
+pub trait Store: Send {
+    /// Hands out every lane, then every unfinished job, then the calls of unfinished jobs, then
+    /// the reservations, each in the order of their numbers. Payloads stay where they are.
+    ///
+    /// `None` for a store that has never seen a commit.
+    fn load(&mut self, each: &mut dyn FnMut(Record)) -> Result<Option<Stamp>, StoreError>;
+
+    /// Writes all of `writes`, in their order, or none. When it returns `Ok` they survive a crash.
+    ///
+    /// After an `Err` it is unknown whether they were written (B4): the store answers nothing more
+    /// and has to be opened again.
+    fn commit(&mut self, stamp: &Stamp, writes: &[Write]) -> Result<(), StoreError>;
+
+    /// The payload of a job, finished or not; `None` if there is no such job.
+    fn payload(&mut self, job: JobId) -> Result<Option<Blob>, StoreError>;
+
+    /// Cached answers that have not expired at `now`, one for each lookup in its place (C1).
+    fn answers(
+        &mut self,
+        lookups: &[Lookup],
+        now: Time,
+    ) -> Result<Vec<Option<CachedAnswer>>, StoreError>;
+
+    /// At most `most` jobs with numbers above `after`, finished or not, ascending.
+    fn list(&mut self, after: JobId, most: usize) -> Result<Vec<StoredJob>, StoreError>;
+
+    /// One job, finished or not.
+    fn job(&mut self, id: JobId) -> Result<Option<StoredJob>, StoreError>;
+
+    /// One small step of forgetting: jobs finished before `finished_before` and answers expired
+    /// at `now`. Returns how many of both went.
+    ///
+    /// A step looks at no more than [`PRUNE_STEP`] of each and the next one goes on from there,
+    /// round and round: zero says nothing about the rest of the store.
+    fn prune(&mut self, finished_before: Time, now: Time) -> Result<usize, StoreError>;
+}
+
+/// How many finished jobs, and how many answers, one step of [`Store::prune`] looks at.
+pub const PRUNE_STEP: usize = 500;
+
+/// A job as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredJob {
+    /// What was submitted.
+    pub record: JobRecord,
+    /// What it came to, once it is finished.
+    pub report: Option<Report>,
+}
+
+/// What keeps a store from its promises. Each says what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// One file, one owner.
+    #[error("`{path}` is in use by {}: stop it first, or name another store", owner(*.pid))]
+    InUse {
+        /// The file.
+        path: PathBuf,
+        /// The process that owns it, if it said so.
+        pid: Option<u32>,
+    },
+    /// The directory is missing.
+    #[error("no directory for `{path}`: create it first")]
+    NoDirectory {
+        /// The file that was to be in it.
+        path: PathBuf,
+    },
+    /// Not ours to write.
+    #[error("cannot write `{path}`: make it and its directory writable, or name another store")]
+    Unwritable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: Source,
+    },
+    /// Somebody else's file.
+    #[error("`{path}` is not a Paceline store: name another file, or move this one away")]
+    NotAStore {
+        /// The file.
+        path: PathBuf,
+    },
+    /// From the future.
+    #[error(
+        "`{path}` was written by a newer program (version {found} of the store, this program \
+         knows {known}): use the newer program"
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+        /// The newest one that this program reads.
+        known: u32,
+    },
+    /// What was read cannot have been written by us.
+    #[error("`{path}` is damaged ({what}): restore it from a copy, or move it away and start anew")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What was wrong, and where.
+        what: String,
+    },
+    /// The disk is full.
+    #[error("no room left on the disk of `{path}`: free some space and start again")]
+    Full {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Anything else between us and the disk.
+    #[error("cannot use `{path}`: check the disk and start again")]
+    Failed {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: Source,
+    },
+    /// Asked after a failed write (B4).
+    #[error("a write to `{path}` failed, so what it holds is unknown: start again to read it back")]
+    Unknown {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A library with known bugs.
+    #[error("SQLite {found} may lose commits: build with {oldest} or newer")]
+    OldSqlite {
+        /// The version in use.
+        found: &'static str,
+        /// The oldest one that is safe.
+        oldest: &'static str,
+    },
+}
+
+/// The cause of an error.
+pub type Source = Box<dyn std::error::Error + Send + Sync>;
+
+fn owner(pid: Option<u32>) -> String {
+    pid.map_or_else(|| "another process".to_string(), |pid| format!("process {pid}"))
+}

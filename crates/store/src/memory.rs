@@ -1,0 +1,221 @@
+//! A store in memory: the same promises, except that nothing survives the process.
+
+use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use paceline_core::{
+    AttemptId, Blob, CachedAnswer, CallId, CallRecord, JobId, JobRecord, LaneId, LaneRecord,
+    Lookup, Record, Report, Reservation, Stamp, Time, Write,
+};
+
+use crate::{PRUNE_STEP, Store, StoreError, StoredJob};
+
+/// A store in memory. Clones are handles to the same store, so it outlives the engine that it
+/// was given to: drop that engine, hand a clone to the next one, and that is a crash.
+#[derive(Clone, Debug, Default)]
+pub struct Memory(Arc<Mutex<Tables>>);
+
+impl Memory {
+    /// An independent store with the same contents.
+    #[must_use]
+    pub fn copy(&self) -> Memory {
+        Memory(Arc::new(Mutex::new(self.tables().clone())))
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        // A panic in `each` of a load leaves the tables as they were.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+type AnswerKey = (Arc<str>, Blob);
+
+#[derive(Clone, Debug, Default)]
+struct Tables {
+    stamp: Option<Stamp>,
+    lanes: BTreeMap<LaneId, LaneRecord>,
+    jobs: BTreeMap<JobId, JobRecord>,
+    finished: BTreeMap<JobId, (JobRecord, Report)>,
+    payloads: BTreeMap<JobId, Blob>,
+    calls: BTreeMap<CallId, CallRecord>,
+    attempts: BTreeMap<AttemptId, Reservation>,
+    answers: BTreeMap<AnswerKey, CachedAnswer>,
+    /// Where the next step of forgetting goes on.
+    pruned_to: (JobId, Option<AnswerKey>),
+}
+
+impl Tables {
+    fn apply(&mut self, write: &Write) {
+        match write.clone() {
+            Write::Job(record, payload) => {
+                self.payloads.insert(record.id, payload);
+                let before = self.jobs.insert(record.id, record);
+                assert!(before.is_none(), "numbers of jobs are never used twice");
+            }
+            Write::Terms(job, terms) => {
+                self.jobs.entry(job).and_modify(|record| record.terms = terms);
+            }
+            Write::Payload(job, payload) => {
+                self.payloads.insert(job, payload);
+            }
+            Write::Call(record) => {
+                self.calls.insert(CallId { job: record.job, index: record.index }, record);
+            }
+            Write::Reserve(reservation) => {
+                let before = self.attempts.insert(reservation.attempt, reservation);
+                assert!(before.is_none(), "numbers of attempts are never used twice");
+            }
+            Write::Started(_, id, at) => {
+                self.attempts.entry(id).and_modify(|attempt| attempt.at = at);
+            }
+            Write::Ended(_, id, at) => {
+                self.attempts.entry(id).and_modify(|attempt| attempt.ended_at = Some(at));
+            }
+            Write::Release(_, id) => {
+                self.attempts.remove(&id);
+            }
+            Write::Forget(lane, below) => self.forget(lane, below),
+            Write::Lane(record) => {
+                self.lanes.insert(record.id, record);
+            }
+            Write::DropLane(lane) => {
+                self.lanes.remove(&lane);
+                self.forget(lane, AttemptId(u64::MAX));
+            }
+            Write::Finish(report) => self.finish(report),
+            Write::Answer(answer) => {
+                self.answers.insert((answer.lane.clone(), answer.key.clone()), answer);
+            }
+        }
+    }
+
+    fn forget(&mut self, lane: LaneId, below: AttemptId) {
+        self.attempts.retain(|&id, attempt| {
+            attempt.lane != lane || id >= below || attempt.ended_at.is_none()
+        });
+    }
+
+    fn finish(&mut self, report: Report) {
+        let record = self.jobs.remove(&report.job).expect("only an unfinished job is finished");
+        let first = CallId { job: report.job, index: 0 };
+        let last = CallId { job: report.job, index: u16::MAX };
+        let calls: Vec<CallId> = self.calls.range(first..=last).map(|(&id, _)| id).collect();
+        for call in calls {
+            self.calls.remove(&call);
+        }
+        self.finished.insert(report.job, (record, report));
+    }
+
+    fn stored(&self, id: JobId) -> Option<StoredJob> {
+        let unfinished = |record: &JobRecord| StoredJob { record: record.clone(), report: None };
+        let finished = |(record, report): &(JobRecord, Report)| StoredJob {
+            record: record.clone(),
+            report: Some(report.clone()),
+        };
+        self.jobs.get(&id).map(unfinished).or_else(|| self.finished.get(&id).map(finished))
+    }
+
+    fn prune_jobs(&mut self, finished_before: Time) -> usize {
+        let after = (Excluded(self.pruned_to.0), Unbounded);
+        let seen: Vec<(JobId, Time)> = (self.finished.range(after).take(PRUNE_STEP))
+            .map(|(&id, (_, report))| (id, report.finished_at))
+            .collect();
+        let end = seen.last().filter(|_| seen.len() == PRUNE_STEP);
+        self.pruned_to.0 = end.map_or(JobId(0), |&(id, _)| id);
+        let old = seen.iter().filter(|(_, at)| *at < finished_before);
+        old.map(|(id, _)| {
+            self.finished.remove(id);
+            self.payloads.remove(id);
+        })
+        .count()
+    }
+
+    fn prune_answers(&mut self, now: Time) -> usize {
+        let from = self.pruned_to.1.take().map_or(Unbounded, Excluded);
+        let seen: Vec<(AnswerKey, Time)> = (self.answers.range((from, Unbounded)).take(PRUNE_STEP))
+            .map(|(key, answer)| (key.clone(), answer.expires_at))
+            .collect();
+        let end = seen.last().filter(|_| seen.len() == PRUNE_STEP);
+        self.pruned_to.1 = end.map(|(key, _)| key.clone());
+        let expired = seen.iter().filter(|(_, expires_at)| *expires_at <= now);
+        expired.filter(|(key, _)| self.answers.remove(key).is_some()).count()
+    }
+}
+
+impl Store for Memory {
+    fn load(&mut self, each: &mut dyn FnMut(Record)) -> Result<Option<Stamp>, StoreError> {
+        let tables = self.tables();
+        tables.lanes.values().cloned().map(Record::Lane).for_each(&mut *each);
+        tables.jobs.values().cloned().map(Record::Job).for_each(&mut *each);
+        tables.calls.values().cloned().map(Record::Call).for_each(&mut *each);
+        tables.attempts.values().cloned().map(Record::Reservation).for_each(&mut *each);
+        Ok(tables.stamp)
+    }
+
+    fn commit(&mut self, stamp: &Stamp, writes: &[Write]) -> Result<(), StoreError> {
+        let mut tables = self.tables();
+        for write in writes {
+            tables.apply(write);
+        }
+        tables.stamp = Some(*stamp);
+        Ok(())
+    }
+
+    fn payload(&mut self, job: JobId) -> Result<Option<Blob>, StoreError> {
+        Ok(self.tables().payloads.get(&job).cloned())
+    }
+
+    fn answers(
+        &mut self,
+        lookups: &[Lookup],
+        now: Time,
+    ) -> Result<Vec<Option<CachedAnswer>>, StoreError> {
+        let tables = self.tables();
+        let find = |lookup: &Lookup| {
+            let answer = tables.answers.get(&(lookup.lane.clone(), lookup.key.clone()));
+            answer.filter(|answer| now < answer.expires_at).cloned()
+        };
+        Ok(lookups.iter().map(find).collect())
+    }
+
+    fn list(&mut self, after: JobId, most: usize) -> Result<Vec<StoredJob>, StoreError> {
+        let tables = self.tables();
+        let above = (Excluded(after), Unbounded);
+        let mut ids: Vec<JobId> = (tables.jobs.range(above).take(most).map(|(&id, _)| id))
+            .chain(tables.finished.range(above).take(most).map(|(&id, _)| id))
+            .collect();
+        ids.sort_unstable();
+        Ok(ids.into_iter().take(most).filter_map(|id| tables.stored(id)).collect())
+    }
+
+    fn job(&mut self, id: JobId) -> Result<Option<StoredJob>, StoreError> {
+        Ok(self.tables().stored(id))
+    }
+
+    fn prune(&mut self, finished_before: Time, now: Time) -> Result<usize, StoreError> {
+        let mut tables = self.tables();
+        Ok(tables.prune_jobs(finished_before) + tables.prune_answers(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_keeps_the_promises_of_a_store() {
+        crate::conformance::all(&mut || {
+            let memory = Memory::default();
+            Box::new(move || Box::new(memory.clone()))
+        });
+    }
+
+    #[test]
+    fn a_copy_goes_its_own_way() {
+        let mut memory = Memory::default();
+        let mut copy = memory.copy();
+        memory.commit(&Stamp::default(), &[]).expect("memory never fails");
+        assert_eq!(copy.load(&mut |_| ()).expect("memory never fails"), None);
+    }
+}

@@ -1,0 +1,293 @@
+//! A store in one SQLite file.
+
+mod apply;
+mod forms;
+mod load;
+mod lock;
+mod schema;
+mod statements;
+
+use std::path::{Path, PathBuf};
+
+use paceline_core::{Blob, CachedAnswer, JobId, Lookup, Record, Stamp, Time, Write};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use crate::front::{Found, Front};
+use crate::{PRUNE_STEP, Store, StoreError, StoredJob};
+use apply::{Known, Writer};
+use forms::Buffer;
+use lock::Lock;
+use statements::Sql;
+
+/// A store in one SQLite file, which belongs to one process at a time.
+#[derive(Debug)]
+pub struct Sqlite {
+    // Closed before the lock is given back: fields are dropped in this order.
+    connection: Connection,
+    _lock: Lock,
+    path: PathBuf,
+    /// A write failed (B4).
+    unknown: bool,
+    known: Option<Known>,
+    buffer: Buffer,
+    front: Front,
+    pruned_to: PrunedTo,
+}
+
+/// Where the next step of forgetting goes on.
+#[derive(Debug, Default)]
+struct PrunedTo {
+    job: i64,
+    answer: (String, Vec<u8>),
+}
+
+impl Sqlite {
+    /// The memory that holds answers in front of the file, unless told otherwise.
+    pub const FRONT_BYTES: usize = 16 << 20;
+
+    /// Opens the store at `path`, or makes a new one there.
+    pub fn open(path: &Path) -> Result<Sqlite, StoreError> {
+        let path = real(path);
+        let lock = Lock::take(&path)?;
+        let connection = schema::open(&path)?;
+        Ok(Sqlite {
+            connection,
+            _lock: lock,
+            path,
+            unknown: false,
+            known: None,
+            buffer: Buffer::default(),
+            front: Front::new(Sqlite::FRONT_BYTES),
+            pruned_to: PrunedTo::default(),
+        })
+    }
+
+    /// The same store with another bound on the memory in front of its answers.
+    #[must_use]
+    pub fn with_front(mut self, max_bytes: usize) -> Sqlite {
+        self.front = Front::new(max_bytes);
+        self
+    }
+
+    fn usable(&self) -> Result<(), StoreError> {
+        if self.unknown { Err(StoreError::Unknown { path: self.path.clone() }) } else { Ok(()) }
+    }
+
+    /// Reads, with errors that name the file.
+    fn read<T>(
+        &self,
+        ask: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        self.usable()?;
+        ask(&self.connection).map_err(|error| schema::explain(&self.path, error))
+    }
+
+    /// One transaction: all that `fill` writes, or the end of this store.
+    fn write(
+        &mut self,
+        fill: impl FnOnce(&mut Writer<'_>) -> rusqlite::Result<()>,
+    ) -> Result<(), StoreError> {
+        self.usable()?;
+        if self.known.is_none() {
+            self.load(&mut |_| ())?;
+        }
+        let known = self.known.as_mut().expect("loaded above");
+        // Until the commit is through, a panic on the way leaves it unknown as well.
+        self.unknown = true;
+        let done =
+            Writer::begin(&self.connection, known, &mut self.buffer).and_then(|mut writer| {
+                fill(&mut writer)?;
+                writer.finish()
+            });
+        if let Err(error) = done {
+            // After a failed sync nobody knows which pages are on disk: closing must not copy
+            // them from the log to the file, the next start will judge.
+            let _ = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+            return Err(schema::explain(&self.path, error));
+        }
+        self.unknown = false;
+        Ok(())
+    }
+
+    fn stored_answer(
+        &mut self,
+        lookup: &Lookup,
+        now: Time,
+    ) -> Result<Option<CachedAnswer>, StoreError> {
+        let sql = "SELECT expires_at, conclusive, value FROM cache WHERE lane = ? AND key = ?";
+        let stored = self.read(|connection| {
+            let mut statement = connection.prepare_cached(sql)?;
+            let values = (&*lookup.lane, &*lookup.key);
+            statement.query_row(values, |row| load::answer(row, lookup)).optional()
+        })?;
+        let fresh = stored.filter(|answer| now < answer.expires_at);
+        Ok(fresh.inspect(|answer| self.front.keep(answer.clone())))
+    }
+
+    /// Jobs finished before, among the next few.
+    fn old_jobs(&mut self, finished_before: Time) -> Result<Vec<i64>, StoreError> {
+        let sql = "SELECT id, finished_at FROM finished WHERE id > ? ORDER BY id LIMIT ?";
+        let after = self.pruned_to.job;
+        let seen = self.read(|connection| {
+            let read = |row: &Row<'_>| Ok((row.get(0)?, load::time(row, 1)?));
+            let mut statement = connection.prepare_cached(sql)?;
+            statement
+                .query_map((after, PRUNE_STEP.cast_signed()), read)?
+                .collect::<Result<Vec<_>, _>>()
+        })?;
+        let end = seen.last().filter(|_| seen.len() == PRUNE_STEP);
+        self.pruned_to.job = end.map_or(0, |&(id, _)| id);
+        Ok(seen.into_iter().filter(|(_, at)| *at < finished_before).map(|(id, _)| id).collect())
+    }
+
+    /// Questions whose answers have expired, among the next few.
+    fn expired(&mut self, now: Time) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        let sql = "SELECT lane, key, expires_at FROM cache WHERE (lane, key) > (?, ?)
+                   ORDER BY lane, key LIMIT ?";
+        let (lane, key) = std::mem::take(&mut self.pruned_to.answer);
+        let mut seen = self.read(|connection| {
+            let read = |row: &Row<'_>| Ok(((row.get(0)?, row.get(1)?), load::time(row, 2)?));
+            let mut statement = connection.prepare_cached(sql)?;
+            statement
+                .query_map((lane, key, PRUNE_STEP.cast_signed()), read)?
+                .collect::<Result<Vec<_>, _>>()
+        })?;
+        if let Some((last, _)) = seen.last().filter(|_| seen.len() == PRUNE_STEP) {
+            self.pruned_to.answer = last.clone();
+        }
+        seen.retain(|(_, expires_at)| *expires_at <= now);
+        Ok(seen.into_iter().map(|(question, _)| question).collect())
+    }
+}
+
+impl Store for Sqlite {
+    fn load(&mut self, each: &mut dyn FnMut(Record)) -> Result<Option<Stamp>, StoreError> {
+        let mut known = Known::default();
+        let stamp = self.read(|connection| {
+            load::lanes(connection, each)?;
+            load::jobs(connection, each)?;
+            load::calls(connection, &mut known, each)?;
+            load::reservations(connection, &mut known, each)?;
+            load::stamp(connection)
+        })?;
+        self.known = Some(known);
+        Ok(stamp)
+    }
+
+    fn commit(&mut self, stamp: &Stamp, writes: &[Write]) -> Result<(), StoreError> {
+        self.write(|writer| {
+            writes.iter().try_for_each(|write| writer.apply(write))?;
+            writer.stamp(stamp)
+        })?;
+        for write in writes {
+            if let Write::Answer(answer) = write {
+                self.front.keep(answer.clone());
+            }
+        }
+        Ok(())
+    }
+
+    fn payload(&mut self, job: JobId) -> Result<Option<Blob>, StoreError> {
+        // A job without a row of its own here has an empty payload.
+        let sql = "SELECT (SELECT payload FROM payloads WHERE job = ?1)
+                   WHERE EXISTS (SELECT 1 FROM jobs WHERE id = ?1)
+                      OR EXISTS (SELECT 1 FROM finished WHERE id = ?1)";
+        self.read(|connection| {
+            let mut statement = connection.prepare_cached(sql)?;
+            let read =
+                |row: &Row<'_>| Ok(row.get_ref(0)?.as_blob_or_null()?.unwrap_or_default().into());
+            statement.query_row([job.0.cast_signed()], read).optional()
+        })
+    }
+
+    fn answers(
+        &mut self,
+        lookups: &[Lookup],
+        now: Time,
+    ) -> Result<Vec<Option<CachedAnswer>>, StoreError> {
+        self.usable()?;
+        let mut answers = Vec::with_capacity(lookups.len());
+        for lookup in lookups {
+            let answer = match self.front.find(lookup, now) {
+                Found::Here(answer) => Some(answer),
+                Found::Expired => None,
+                Found::Elsewhere => self.stored_answer(lookup, now)?,
+            };
+            answers.push(answer);
+        }
+        Ok(answers)
+    }
+
+    fn list(&mut self, after: JobId, most: usize) -> Result<Vec<StoredJob>, StoreError> {
+        let sql = "SELECT id, submitted_at, terms, spec, NULL, NULL FROM jobs WHERE id > ?1
+                   UNION ALL
+                   SELECT id, submitted_at, terms, spec, finished_at, report FROM finished
+                   WHERE id > ?1
+                   ORDER BY 1 LIMIT ?2";
+        // A number beyond SQLite's is above every job.
+        let after = i64::try_from(after.0).unwrap_or(i64::MAX);
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        self.read(|connection| {
+            let mut statement = connection.prepare_cached(sql)?;
+            statement.query_map((after, most), load::stored_job)?.collect()
+        })
+    }
+
+    fn job(&mut self, id: JobId) -> Result<Option<StoredJob>, StoreError> {
+        let sql = "SELECT id, submitted_at, terms, spec, NULL, NULL FROM jobs WHERE id = ?1
+                   UNION ALL
+                   SELECT id, submitted_at, terms, spec, finished_at, report FROM finished
+                   WHERE id = ?1";
+        self.read(|connection| {
+            let mut statement = connection.prepare_cached(sql)?;
+            statement.query_row([id.0.cast_signed()], load::stored_job).optional()
+        })
+    }
+
+    fn prune(&mut self, finished_before: Time, now: Time) -> Result<usize, StoreError> {
+        let jobs = self.old_jobs(finished_before)?;
+        let questions = self.expired(now)?;
+        if jobs.is_empty() && questions.is_empty() {
+            return Ok(0);
+        }
+        self.write(|writer| {
+            for &job in &jobs {
+                writer.run(Sql::DropFinished, [job])?;
+                writer.run(Sql::DropPayload, [job])?;
+            }
+            questions.iter().try_for_each(|(lane, key)| writer.run(Sql::DropAnswer, (lane, key)))
+        })?;
+        for (lane, key) in &questions {
+            self.front.forget(&lane.as_str().into(), &key.as_slice().into());
+        }
+        Ok(jobs.len() + questions.len())
+    }
+}
+
+/// The path without links, so that one file has one lock, whatever it is called.
+fn real(path: &Path) -> PathBuf {
+    let in_directory = || {
+        let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+        let directory = directory.unwrap_or(Path::new(".")).canonicalize().ok()?;
+        Some(directory.join(path.file_name()?))
+    };
+    path.canonicalize().ok().or_else(in_directory).unwrap_or_else(|| path.to_path_buf())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sqlite_keeps_the_promises_of_a_store() {
+        crate::conformance::all(&mut || {
+            let directory = tempfile::tempdir().expect("a directory");
+            let path = directory.path().join("store.db");
+            Box::new(move || {
+                let _alive = &directory;
+                Box::new(Sqlite::open(&path).expect("a store"))
+            })
+        });
+    }
+}

@@ -1,0 +1,150 @@
+//! Rows become records.
+
+use std::sync::Arc;
+
+use paceline_core::{
+    AttemptId, CachedAnswer, CachedValue, CallId, CallRecord, Counters, JobId, JobRecord, JobSpec,
+    LaneId, LaneRecord, Lookup, Priority, Record, Reservation, Stamp, Terms, Time,
+};
+use rusqlite::types::Type;
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use super::apply::Known;
+use super::forms::{Specs, Unreadable, read, read_report};
+use crate::StoredJob;
+
+pub(super) fn stamp(connection: &Connection) -> rusqlite::Result<Option<Stamp>> {
+    let sql = "SELECT time, wall, boot, since_boot, next_job, next_attempt, next_lane FROM meta";
+    let read = |row: &Row<'_>| {
+        let next =
+            Counters { job: number(row, 4)?, attempt: number(row, 5)?, lane: number(row, 6)? };
+        Ok(Stamp {
+            time: time(row, 0)?,
+            wall: time(row, 1)?,
+            boot: number(row, 2)?,
+            since_boot: number(row, 3)?,
+            next,
+        })
+    };
+    connection.query_row(sql, [], read).optional()
+}
+
+pub(super) fn lanes(connection: &Connection, each: &mut dyn FnMut(Record)) -> rusqlite::Result<()> {
+    for_each(connection, "SELECT body FROM lanes ORDER BY id", |row| {
+        each(Record::Lane(body::<LaneRecord>("lane", row, 0)?));
+        Ok(())
+    })
+}
+
+pub(super) fn jobs(connection: &Connection, each: &mut dyn FnMut(Record)) -> rusqlite::Result<()> {
+    let mut specs = Specs::default();
+    for_each(connection, "SELECT id, submitted_at, terms, spec FROM jobs ORDER BY id", |row| {
+        let spec = readable(3, specs.read(row.get_ref(3)?.as_blob()?))?;
+        each(Record::Job(job_record(row, spec)?));
+        Ok(())
+    })
+}
+
+pub(super) fn calls(
+    connection: &Connection,
+    known: &mut Known,
+    each: &mut dyn FnMut(Record),
+) -> rusqlite::Result<()> {
+    for_each(connection, "SELECT body FROM calls ORDER BY job, idx", |row| {
+        let call = body::<CallRecord>("call", row, 0)?;
+        known.with_calls.insert(call.job);
+        each(Record::Call(call));
+        Ok(())
+    })
+}
+
+pub(super) fn reservations(
+    connection: &Connection,
+    known: &mut Known,
+    each: &mut dyn FnMut(Record),
+) -> rusqlite::Result<()> {
+    let sql = "SELECT id, lane, job, idx, priority, cost, at, ended_at FROM attempts ORDER BY id";
+    for_each(connection, sql, |row| {
+        let priority = Priority::ALL.get(usize::from(row.get::<_, u8>(4)?));
+        let ended_at: Option<i64> = row.get(7)?;
+        let reservation = Reservation {
+            attempt: AttemptId(number(row, 0)?),
+            lane: LaneId(number(row, 1)?),
+            call: CallId { job: JobId(number(row, 2)?), index: row.get(3)? },
+            priority: *priority.ok_or(rusqlite::Error::IntegralValueOutOfRange(4, row.get(4)?))?,
+            cost: row.get(5)?,
+            at: time(row, 6)?,
+            ended_at: ended_at.map(|at| Time(at.cast_unsigned())),
+        };
+        if ended_at.is_some() {
+            known.ended.entry(reservation.lane).or_default().insert(reservation.attempt);
+        }
+        each(Record::Reservation(reservation));
+        Ok(())
+    })
+}
+
+/// A row of `id, submitted_at, terms, spec, finished_at, report`.
+pub(super) fn stored_job(row: &Row<'_>) -> rusqlite::Result<StoredJob> {
+    let spec = Arc::new(body::<JobSpec>("job", row, 3)?);
+    let record = job_record(row, spec)?;
+    let report = match row.get_ref(5)?.as_blob_or_null()? {
+        Some(bytes) => Some(readable(5, read_report(record.id, time(row, 4)?, bytes))?),
+        None => None,
+    };
+    Ok(StoredJob { record, report })
+}
+
+/// A row of `expires_at, conclusive, value`.
+pub(super) fn answer(row: &Row<'_>, lookup: &Lookup) -> rusqlite::Result<CachedAnswer> {
+    let conclusive: Option<bool> = row.get(1)?;
+    let value = match conclusive {
+        Some(conclusive) => {
+            Some(CachedValue { conclusive, value: row.get_ref(2)?.as_blob()?.into() })
+        }
+        None => None,
+    };
+    let Lookup { lane, key } = lookup.clone();
+    Ok(CachedAnswer { lane, key, value, expires_at: time(row, 0)? })
+}
+
+pub(super) fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Time> {
+    number(row, column).map(Time)
+}
+
+/// Numbers and moments use all 64 bits, and SQLite has no unsigned ones.
+pub(super) fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    Ok(row.get_ref(column)?.as_i64()?.cast_unsigned())
+}
+
+fn job_record(row: &Row<'_>, spec: Arc<JobSpec>) -> rusqlite::Result<JobRecord> {
+    let terms = body::<Terms>("job's terms", row, 2)?;
+    Ok(JobRecord { id: JobId(number(row, 0)?), submitted_at: time(row, 1)?, terms, spec })
+}
+
+fn body<T: serde::de::DeserializeOwned>(
+    what: &'static str,
+    row: &Row<'_>,
+    column: usize,
+) -> rusqlite::Result<T> {
+    readable(column, read(what, row.get_ref(column)?.as_blob()?))
+}
+
+fn readable<T>(column: usize, read: Result<T, Unreadable>) -> rusqlite::Result<T> {
+    read.map_err(|error| {
+        rusqlite::Error::FromSqlConversionFailure(column, Type::Blob, Box::new(error))
+    })
+}
+
+fn for_each(
+    connection: &Connection,
+    sql: &str,
+    mut each: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
+) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare(sql)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        each(row)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! One file, one owner: a lock beside the store that names its process.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Read, Seek, Write};
+use std::path::Path;
+
+use crate::StoreError;
+
+/// Held as long as the store is open; the system takes it back from a process that dies.
+#[derive(Debug)]
+pub(super) struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    /// Takes the lock of the store at `path`, or says who has it.
+    ///
+    /// The lock file stays when the lock goes: deleting it would let two processes lock two
+    /// different files of the same name.
+    pub(super) fn take(path: &Path) -> Result<Lock, StoreError> {
+        let beside = path.with_added_extension("lock");
+        let open =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(beside);
+        let mut file = open.map_err(|error| refusal(path, error))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(StoreError::InUse { path: path.into(), pid: named_in(&mut file) });
+            }
+            Err(TryLockError::Error(error)) => return Err(refusal(path, error)),
+        }
+        sign(&mut file).map_err(|error| refusal(path, error))?;
+        Ok(Lock { _file: file })
+    }
+}
+
+fn sign(file: &mut File) -> std::io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    writeln!(file, "{}", std::process::id())
+}
+
+fn named_in(file: &mut File) -> Option<u32> {
+    let mut text = String::new();
+    file.take(20).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}
+
+fn refusal(path: &Path, error: std::io::Error) -> StoreError {
+    let path = path.to_path_buf();
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => StoreError::NoDirectory { path },
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::Full { path },
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem | ErrorKind::IsADirectory => {
+            StoreError::Unwritable { path, source: error.into() }
+        }
+        _ => StoreError::Failed { path, source: error.into() },
+    }
+}

@@ -1,0 +1,142 @@
+//! The file: how it is opened, whose it is, and how its tables came to be.
+
+use std::path::Path;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use crate::StoreError;
+
+/// Says that a SQLite file is ours: `Pace` in ASCII.
+const APPLICATION_ID: i32 = 0x5061_6365;
+
+/// Before this one a commit could be lost while a checkpoint restarted the log.
+const OLDEST_SQLITE: (i32, &str) = (3_051_003, "3.51.3");
+
+/// How a file of each version becomes one of the next; the first makes a new file.
+/// A step that was ever released never changes.
+const STEPS: [&str; 1] = [
+    // An unfinished job is in `jobs`, so that a start reads those and no others. Its payload lies
+    // apart: it is neither read at the start nor copied at the end. An attempt is found by its
+    // number, which grows: whatever the number of lanes, one turn touches a few pages.
+    "
+    CREATE TABLE meta (
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        time INTEGER NOT NULL, wall INTEGER NOT NULL,
+        boot INTEGER NOT NULL, since_boot INTEGER NOT NULL,
+        next_job INTEGER NOT NULL, next_attempt INTEGER NOT NULL, next_lane INTEGER NOT NULL
+    );
+    CREATE TABLE lanes (id INTEGER PRIMARY KEY, body BLOB NOT NULL);
+    CREATE TABLE jobs (
+        id INTEGER PRIMARY KEY, submitted_at INTEGER NOT NULL,
+        terms BLOB NOT NULL, spec BLOB NOT NULL
+    );
+    CREATE TABLE finished (
+        id INTEGER PRIMARY KEY, finished_at INTEGER NOT NULL, submitted_at INTEGER NOT NULL,
+        terms BLOB NOT NULL, spec BLOB NOT NULL, report BLOB NOT NULL
+    );
+    CREATE TABLE payloads (job INTEGER PRIMARY KEY, payload BLOB NOT NULL);
+    CREATE TABLE calls (
+        job INTEGER NOT NULL, idx INTEGER NOT NULL, body BLOB NOT NULL,
+        PRIMARY KEY (job, idx)
+    ) WITHOUT ROWID;
+    CREATE TABLE attempts (
+        id INTEGER PRIMARY KEY, lane INTEGER NOT NULL,
+        job INTEGER NOT NULL, idx INTEGER NOT NULL,
+        priority INTEGER NOT NULL, cost INTEGER NOT NULL,
+        at INTEGER NOT NULL, ended_at INTEGER
+    );
+    CREATE TABLE cache (
+        lane TEXT NOT NULL, key BLOB NOT NULL,
+        expires_at INTEGER NOT NULL, conclusive INTEGER, value BLOB,
+        PRIMARY KEY (lane, key)
+    ) WITHOUT ROWID;
+    ",
+];
+
+/// The version of the files that this program writes.
+const VERSION: u32 = STEPS.len() as u32;
+
+/// Opens the file at `path`, new or ours, and brings it up to this version.
+pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
+    if rusqlite::version_number() < OLDEST_SQLITE.0 {
+        return Err(StoreError::OldSqlite { found: rusqlite::version(), oldest: OLDEST_SQLITE.1 });
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let fault = |error| explain(path, error);
+    let mut connection = Connection::open_with_flags(path, flags).map_err(fault)?;
+    // Somebody else's file must stay as it is, so nothing is written before this is known.
+    let found = version(path, &connection)?;
+    configure(&connection).map_err(fault)?;
+    migrate(&mut connection, found).map_err(fault)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(connection)
+}
+
+fn version(path: &Path, connection: &Connection) -> Result<u32, StoreError> {
+    // With an exclusive lock the index of the log is on the heap: no shared memory to map, no
+    // locks to take for each turn, and a stranger cannot write between two of ours.
+    let ask = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+    let read = || -> rusqlite::Result<_> {
+        connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+        Ok((
+            ask("PRAGMA application_id")?,
+            ask("PRAGMA user_version")?,
+            ask("SELECT count(*) FROM sqlite_schema")?,
+        ))
+    };
+    let path_buf = || path.to_path_buf();
+    match read().map_err(|error| explain(path, error))? {
+        (0, 0, 0) => Ok(0),
+        (id, version, _) if id == i64::from(APPLICATION_ID) => match u32::try_from(version) {
+            Ok(found) if found <= VERSION => Ok(found),
+            Ok(found) => Err(StoreError::Newer { path: path_buf(), found, known: VERSION }),
+            Err(_) => Err(StoreError::NotAStore { path: path_buf() }),
+        },
+        _ => Err(StoreError::NotAStore { path: path_buf() }),
+    }
+}
+
+fn configure(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    // Anything less than FULL loses acknowledged commits when the power fails.
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    // Small checkpoints: a commit that has to wait for one waits 4 ms, not 20.
+    connection.pragma_update(None, "wal_autocheckpoint", 500)?;
+    // After one huge commit the log gives its space back.
+    connection.pragma_update(None, "journal_size_limit", 16 << 20)?;
+    connection.pragma_update(None, "cache_size", -64_000)?;
+    connection.pragma_update(None, "temp_store", "MEMORY")
+}
+
+fn migrate(connection: &mut Connection, found: u32) -> rusqlite::Result<()> {
+    for (version, step) in (1..).zip(STEPS).skip(found as usize) {
+        let transaction = connection.transaction()?;
+        transaction.execute_batch(step)?;
+        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+        transaction.pragma_update(None, "user_version", version)?;
+        transaction.commit()?;
+    }
+    Ok(())
+}
+
+/// What SQLite said, in words that help.
+pub(super) fn explain(path: &Path, error: rusqlite::Error) -> StoreError {
+    let path = path.to_path_buf();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => StoreError::NotAStore { path },
+        Some(ErrorCode::DiskFull) => StoreError::Full { path },
+        // Without a code it is no trouble with the disk: a row is not what was written.
+        Some(ErrorCode::DatabaseCorrupt) | None => {
+            StoreError::Damaged { path, what: error.to_string() }
+        }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            StoreError::InUse { path, pid: None }
+        }
+        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+            StoreError::Unwritable { path, source: error.into() }
+        }
+        Some(_) => StoreError::Failed { path, source: error.into() },
+    }
+}

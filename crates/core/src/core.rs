@@ -284,7 +284,12 @@ impl Core {
     }
 
     pub(crate) fn write_lane(&mut self, lane: u32, plan: &mut Plan) {
-        self.lanes[lane].stored = true;
+        let record = &mut self.lanes[lane];
+        record.stored = true;
+        if record.id == LaneId(0) {
+            record.id = LaneId(self.next.lane);
+            self.next.lane += 1;
+        }
         plan.writes.push(crate::record::Write::Lane(self.lanes[lane].record()));
     }
 }

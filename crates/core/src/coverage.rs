@@ -34,8 +34,7 @@ fn answer(until: Until, calls: &[CallReport]) -> Answer {
     let not_applicable =
         |outcome: &Outcome| matches!(outcome, Outcome::Skipped(Skip::NotApplicable));
     let all_done = outcomes().all(done) && outcomes().next().is_some();
-    let all_answered =
-        outcomes().all(|outcome| outcome.is_answer() || not_applicable(outcome));
+    let all_answered = outcomes().all(|outcome| outcome.is_answer() || not_applicable(outcome));
     if until == Until::All && all_done {
         Answer::All
     } else if outcomes().any(Outcome::is_conclusive) {

@@ -263,10 +263,9 @@ impl Core {
         let mut standing = Standing::default();
         if !group.is_full() {
             let cost = |key: &Key| self.jobs[self.calls[key.call].job].cost;
-            for (set, slot) in [
-                (&group.any, &mut standing.any),
-                (&group.interactive, &mut standing.interactive),
-            ] {
+            for (set, slot) in
+                [(&group.any, &mut standing.any), (&group.interactive, &mut standing.interactive)]
+            {
                 let Some(best) = set.first() else { continue };
                 let opening = group.opening(cost(best));
                 if opening.at <= now.time {

@@ -310,9 +310,9 @@ impl Lane {
         self.stored = true;
         self.id = record.id;
         for (window, since) in self.limits.windows.iter().zip(&mut self.since) {
-            if let Some((_, at)) = record.windows.iter().find(|(rate, _)| *rate == window.rate) {
-                *since = *at;
-            }
+            let known = record.windows.iter().find(|(rate, _)| *rate == window.rate);
+            // A window that is new to the lane is introduced when everything is taken up.
+            *since = known.map_or(Time::NEVER, |(_, at)| *at);
         }
         self.health = Health {
             cooldown_until: record.cooldown_until,
@@ -423,7 +423,8 @@ mod tests {
     fn l8_announced_limits_slow_a_lane_down_and_never_speed_it_up() {
         let mut lane = lane(Limits { every: Some(Span::secs(10)), ..Limits::default() });
         lane.last_start[3] = NOW;
-        lane.announced = Some((Announced { every: Some(Span::secs(2)), ..Announced::default() }, NOW));
+        lane.announced =
+            Some((Announced { every: Some(Span::secs(2)), ..Announced::default() }, NOW));
         check(&lane, Background, Background, Span::secs(10), Cause::Gap);
         check(&lane, Interactive, Interactive, Span::secs(2), Cause::Gap);
         let left = Some((0, Span::secs(60)));

@@ -132,11 +132,8 @@ impl Core {
     }
 
     fn add_lane(&mut self, name: Arc<str>, limits: &Arc<Limits>, now: Time) -> u32 {
-        let id = self.strangers.remove(&name);
-        let id = id.unwrap_or_else(|| {
-            self.next.lane += 1;
-            LaneId(self.next.lane - 1)
-        });
+        // Zero until the store hears of it: only then is a number given out.
+        let id = self.strangers.remove(&name).unwrap_or(LaneId(0));
         let mut lane = Lane::new(id, name.clone(), limits.clone(), now);
         lane.group = limits.group.as_deref().and_then(|name| self.group_named(name));
         let number = self.lanes.insert(lane);
@@ -262,7 +259,8 @@ impl Core {
     fn status_of(&self, lane: &Lane, now: Now) -> LaneStatus {
         let heads = lane.queues.iter().filter_map(crate::queue::Queue::head);
         let best = heads.min().map(|(_, call)| call);
-        let priority = best.map_or_else(Default::default, |c| self.jobs[self.calls[c].job].priority);
+        let priority =
+            best.map_or_else(Default::default, |c| self.jobs[self.calls[c].job].priority);
         let demand = crate::lane::Demand { priority, rank: priority, cost: 1 };
         let opening = lane.opening(demand).latest(self.group_opening(lane, 1));
         let windows = lane.limits.windows.iter().zip(&lane.since);

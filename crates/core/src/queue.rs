@@ -109,9 +109,8 @@ impl Queue {
     /// Calls by age, whatever the tenant's turn.
     pub(crate) fn before(&self, limit: impl Fn(Place) -> bool, most: usize) -> usize {
         let lines = self.lines.values();
-        let count = |line: &Line| {
-            line.calls.keys().take(most).take_while(|&&place| limit(place)).count()
-        };
+        let count =
+            |line: &Line| line.calls.keys().take(most).take_while(|&&place| limit(place)).count();
         lines.map(count).sum::<usize>().min(most)
     }
 

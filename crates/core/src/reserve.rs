@@ -96,8 +96,7 @@ impl Core {
     /// Whether an attempt is on its way for this call, be it another job's.
     pub(crate) fn runs(&self, call: u32) -> bool {
         let call = &self.calls[call];
-        let shared = call.state == State::Joined
-            && self.calls[call.leader].state == State::Running;
+        let shared = call.state == State::Joined && self.calls[call.leader].state == State::Running;
         shared || call.state == State::Running
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::call::{Call, State, Step};
 use crate::core::{Core, Moment, OnCrash};
-use crate::job::{CallId, JobId};
+use crate::job::{CallId, JobId, LaneId};
 use crate::mutant::Mutant;
 use crate::outcome::{Failure, Outcome};
 use crate::plan::Plan;
@@ -19,17 +19,15 @@ const MOST_CRASHES: u16 = 20;
 #[derive(Debug)]
 pub struct Restore {
     core: Core,
-    now: Now,
     plan: Plan,
-    lanes: BTreeMap<u64, u32>,
-    crashed: Vec<CallId>,
+    lanes: BTreeMap<LaneId, u32>,
+    crashed: Vec<Reservation>,
 }
 
 impl Restore {
-    /// Starts from the configuration, at the moment of opening.
-    pub fn new(core: Core, now: Now) -> Restore {
-        let lanes = BTreeMap::new();
-        Restore { core, now, plan: Plan::default(), lanes, crashed: Vec::new() }
+    /// Starts from the configuration.
+    pub fn new(core: Core) -> Restore {
+        Restore { core, plan: Plan::default(), lanes: BTreeMap::new(), crashed: Vec::new() }
     }
 
     /// Takes in one record. Lanes come first, then jobs, calls and reservations.
@@ -38,16 +36,16 @@ impl Restore {
             Record::Lane(record) => self.lane(&record),
             Record::Job(record) => self.job(&record),
             Record::Call(record) => self.call(record),
-            Record::Reservation(reservation) => self.reservation(&reservation),
+            Record::Reservation(reservation) => self.reservation(reservation),
         }
     }
 
     fn lane(&mut self, record: &LaneRecord) {
         let core = &mut self.core;
-        match core.lane_for(&record.name, self.now.time, &mut self.plan) {
+        match core.lane_for(&record.name, Time::ZERO, &mut self.plan) {
             Ok(number) => {
                 core.lanes[number].remember(record);
-                self.lanes.insert(record.id.0, number);
+                self.lanes.insert(record.id, number);
                 core.touch_lane(number);
             }
             // Nobody knows it any more: it stays in the store, in case somebody does again.
@@ -63,7 +61,7 @@ impl Restore {
         let mut parked = kind.is_none();
         let mut lanes = Vec::with_capacity(1);
         for name in record.spec.stages.iter().flatten() {
-            let lane = core.lane_for(name, self.now.time, &mut self.plan);
+            let lane = core.lane_for(name, Time::ZERO, &mut self.plan);
             // A lane that is gone: the job waits under that name until it is back.
             let lane = lane.unwrap_or_else(|_| {
                 parked = true;
@@ -83,7 +81,7 @@ impl Restore {
         let Some(&job) = core.job_ids.get(&record.job) else { return };
         if usize::from(record.index) == core.jobs[job].calls.len() {
             let Some(added) = record.added.clone() else { return };
-            let lane = core.lane_for(&added.lane, self.now.time, &mut self.plan);
+            let lane = core.lane_for(&added.lane, Time::ZERO, &mut self.plan);
             let lane = lane.unwrap_or_else(|_| core.stranger(&added.lane));
             core.lanes[lane].users += 1;
             let mut call = Call::new(job, lane, record.index, added.stage);
@@ -116,15 +114,14 @@ impl Restore {
     }
 
     /// Every reservation is still charged, at the latest moment it could have started.
-    fn reservation(&mut self, reservation: &Reservation) {
-        let Some(&number) = self.lanes.get(&reservation.lane.0) else { return };
+    fn reservation(&mut self, reservation: Reservation) {
+        let Some(&number) = self.lanes.get(&reservation.lane) else { return };
         let core = &mut self.core;
-        let Reservation { attempt, at, cost, priority, .. } = *reservation;
-        let finish = reservation.ended_at.unwrap_or(self.now.time);
+        let Reservation { attempt, at, cost, priority, ended_at, .. } = reservation;
         let lane = &mut core.lanes[number];
         let place = priority.index();
         lane.last_start[place] = lane.last_start[place].max(at);
-        lane.last_finish[place] = lane.last_finish[place].max(finish);
+        lane.last_finish[place] = lane.last_finish[place].max(ended_at.unwrap_or_default());
         if !Mutant::LedgerForgotten.on() {
             lane.ledger.charge(attempt, at, cost);
         }
@@ -133,16 +130,15 @@ impl Restore {
             group.last_start = group.last_start.max(at);
             group.ledger.charge(attempt, at, cost);
         }
-        if reservation.ended_at.is_none() {
-            // The process that made it is gone, and its sockets with it.
-            self.plan.writes.push(Write::Ended(reservation.lane, attempt, self.now.time));
-            self.crashed.push(reservation.call);
+        if ended_at.is_none() {
+            self.crashed.push(reservation);
         }
     }
 
     /// Everything has been taken in: calls go back to where they were. Returns the rules and what
     /// the return itself has to make durable.
-    pub fn finish(mut self, next: Counters) -> (Core, Plan) {
+    pub fn finish(mut self, next: Counters, now: Now) -> (Core, Plan) {
+        self.end_reservations(now.time);
         let core = &mut self.core;
         core.next = Counters {
             job: next.job.max(core.next.job),
@@ -151,20 +147,33 @@ impl Restore {
         };
         let jobs: Vec<(JobId, u32)> = core.jobs.iter().map(|(n, job)| (job.id, n)).collect();
         for &(_, job) in &jobs {
-            core.resume_job(job, self.now);
+            core.resume_job(job, now);
         }
-        for call in std::mem::take(&mut self.crashed) {
-            core.crashed(call, self.now, &mut self.plan);
+        for reservation in self.crashed {
+            core.crashed(reservation.call, now, &mut self.plan);
         }
         // A stage whose last call settled as the process died: nothing else would move the job.
         for (id, job) in jobs {
             let whole = core.jobs.get(job).is_some_and(|job| job.id == id && job.stage_left == 0);
             let waits = whole && core.due.contains(&(core.jobs[job].due, job));
             if whole && !waits {
-                core.stage_over(job, None, self.now, &mut self.plan);
+                core.stage_over(job, None, now, &mut self.plan);
             }
         }
         (self.core, self.plan)
+    }
+
+    /// The process that made the open reservations is gone, and its sockets with it.
+    fn end_reservations(&mut self, now: Time) {
+        for Reservation { lane, attempt, priority, .. } in &self.crashed {
+            let number = self.lanes[lane];
+            self.core.lanes[number].last_finish[priority.index()] = now;
+            self.plan.writes.push(Write::Ended(*lane, *attempt, now));
+        }
+        for &number in self.lanes.values() {
+            let since = &mut self.core.lanes[number].since;
+            since.iter_mut().filter(|at| **at == Time::NEVER).for_each(|at| *at = now);
+        }
     }
 }
 
@@ -174,13 +183,8 @@ impl Core {
         if let Some(&lane) = self.stand_ins.get(name) {
             return lane;
         }
-        let id = self.strangers.get(name).copied();
-        let id = id.unwrap_or_else(|| {
-            self.next.lane += 1;
-            crate::job::LaneId(self.next.lane - 1)
-        });
         let limits = Arc::new(crate::limits::Limits::default());
-        let mut lane = crate::lane::Lane::new(id, name.clone(), limits, Time::ZERO);
+        let mut lane = crate::lane::Lane::new(LaneId(0), name.clone(), limits, Time::ZERO);
         lane.paused = true;
         let number = self.lanes.insert(lane);
         self.stand_ins.insert(name.clone(), number);

@@ -41,14 +41,7 @@ pub enum Cancelled {
 
 impl Core {
     /// Takes in what an attempt brought. `roll` is the random number of a possible retry (R1).
-    pub fn report(
-        &mut self,
-        attempt: AttemptId,
-        told: Told,
-        now: Now,
-        roll: u64,
-        plan: &mut Plan,
-    ) {
+    pub fn report(&mut self, attempt: AttemptId, told: Told, now: Now, roll: u64, plan: &mut Plan) {
         let Some(known) = self.attempts.get_mut(&attempt) else { return };
         if std::mem::replace(&mut known.reported, true) {
             return;
@@ -98,10 +91,8 @@ impl Core {
             announced.left = announced.left.map(|(left, span)| (left.saturating_sub(others), span));
             lane.announced = Some((announced, now.time));
         }
-        let remembered = |health: &crate::health::Health| crate::health::Health {
-            streak: 0,
-            ..health.clone()
-        };
+        let remembered =
+            |health: &crate::health::Health| crate::health::Health { streak: 0, ..health.clone() };
         if (remembered(&lane.health), lane.announced) != (remembered(&before.0), before.1) {
             self.write_lane(number, plan);
             self.tell_closed(number, before.0.cooldown_until, plan);
@@ -130,7 +121,11 @@ impl Core {
         if let Some(other) = self.find_same(lane, &key)
             && self.calls[other].attempt != attempt
         {
-            self.share(other, &mut |core, call, plan| core.settle_cached(call, &answer, now, plan), plan);
+            self.share(
+                other,
+                &mut |core, call, plan| core.settle_cached(call, &answer, now, plan),
+                plan,
+            );
         }
     }
 
@@ -282,8 +277,7 @@ impl Core {
         let job = self.calls[number].job;
         let conclusive = outcome.is_conclusive();
         self.settle_quietly(number, outcome, now, plan);
-        let wants_first =
-            self.jobs[job].until == Until::Conclusive && !Mutant::EarlyExitLate.on();
+        let wants_first = self.jobs[job].until == Until::Conclusive && !Mutant::EarlyExitLate.on();
         if conclusive && wants_first {
             self.withdraw(job, Skip::EarlyExit, now, plan);
             self.finish(job, now, plan);
@@ -369,13 +363,7 @@ impl Core {
     }
 
     /// Every call of the stage has settled: the next one starts, or the job is finished (J3).
-    pub(crate) fn stage_over(
-        &mut self,
-        job: u32,
-        last: Option<u32>,
-        now: Now,
-        plan: &mut Plan,
-    ) {
+    pub(crate) fn stage_over(&mut self, job: u32, last: Option<u32>, now: Now, plan: &mut Plan) {
         let conclusive = |call: &u32| {
             self.calls[*call].outcome.as_ref().is_some_and(|outcome| outcome.is_conclusive())
         };
@@ -414,9 +402,9 @@ impl Core {
             calls.filter(|call| call.state == State::Running).map(|call| call.attempt).collect();
         self.settle_rest(job, outcome, now, plan);
         // An attempt that another job took over stays.
-        let unwanted = running.into_iter().filter(|attempt| {
-            self.attempts.get(attempt).is_some_and(|known| known.call.is_none())
-        });
+        let unwanted = running
+            .into_iter()
+            .filter(|attempt| self.attempts.get(attempt).is_some_and(|known| known.call.is_none()));
         plan.aborts.extend(unwanted);
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::call::{Call, State, Step};
 use crate::core::{Core, Job, Moment};
 use crate::job::{
-    Admission, Blob, Due, JobId, JobSpec, LONGEST_KEY, MOST_CALLS, OnDuplicate, SubmitError,
-    Submission, Terms,
+    Admission, Blob, Due, JobId, JobSpec, LONGEST_KEY, MOST_CALLS, OnDuplicate, Submission,
+    SubmitError, Terms,
 };
 use crate::mutant::Mutant;
 use crate::name::check_name;

@@ -126,9 +126,8 @@ impl Core {
     /// Why each call of a job that waits does so, by call number.
     pub fn why_job(&self, job: crate::job::JobId, now: Now) -> Option<Vec<(u16, Why)>> {
         let calls = &self.jobs[*self.job_ids.get(&job)?].calls;
-        let whys = (0..calls.len() as u16).filter_map(|index| {
-            self.why(CallId { job, index }, now).map(|why| (index, why))
-        });
+        let whys = (0..calls.len() as u16)
+            .filter_map(|index| self.why(CallId { job, index }, now).map(|why| (index, why)));
         Some(whys.collect())
     }
 

@@ -55,7 +55,7 @@ pub enum LaneAct {
 }
 
 /// What can be asked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub enum Question {
     /// Why the calls of a job wait.
     Why(JobId),
@@ -176,11 +176,11 @@ impl<S: Store> Machine<S> {
         keep_finished: Span,
         read: impl FnOnce(Option<&Stamp>) -> Reading,
     ) -> Result<(Machine<S>, Reading), StoreError> {
-        let last = store.stamp()?;
+        let mut restore = Restore::new(Core::new(setup));
+        let last = store.load(&mut |record| restore.take(record))?;
         let reading = read(last.as_ref());
-        let mut restore = Restore::new(Core::new(setup), reading.now);
-        store.load(&mut |record| restore.take(record))?;
-        let (core, plan) = restore.finish(last.map(|stamp| stamp.next).unwrap_or_default());
+        let next = last.map(|stamp| stamp.next).unwrap_or_default();
+        let (core, plan) = restore.finish(next, reading.now);
         let machine = Machine {
             core,
             store,

@@ -160,6 +160,7 @@ pub struct Core {
     pub(crate) dirty_groups: Vec<u32>,
 
     pub(crate) pool: Pool,
+    pub(crate) halted: bool,
     /// Calls in lanes' queues.
     pub(crate) waiting: usize,
     /// Calls without an outcome.
@@ -203,6 +204,7 @@ impl Core {
             ready_interactive: BTreeSet::new(),
             dirty_lanes: Vec::new(),
             dirty_groups: Vec::new(),
+            halted: false,
             waiting: 0,
             unsettled: 0,
             parked: 0,
@@ -236,6 +238,11 @@ impl Core {
         let wake = [opening, moment, due, grows].into_iter().flatten().min();
         let late = if crate::mutant::Mutant::WakesLate.on() { Span::millis(5) } else { Span::ZERO };
         wake.map(|at| at + late)
+    }
+
+    /// Starts nothing any more; what runs may still end (B3).
+    pub fn halt(&mut self) {
+        self.halted = true;
     }
 
     /// Whether nothing is waiting, running, due or to be retried (B3).

@@ -307,7 +307,7 @@ impl Core {
     /// The call that starts next, if there is a worker for it; a lacking worker makes the pool
     /// grow (P3, Q3).
     fn next_to_start(&mut self, now: Now) -> Option<u32> {
-        loop {
+        while !self.halted {
             let best = match self.pool.door() {
                 Some(Door::Any) => self.ready.first(),
                 Some(Door::Interactive) => self.ready_interactive.first(),
@@ -318,9 +318,10 @@ impl Core {
             }
             let lacking = !self.ready.is_empty() || !self.ready_interactive.is_empty();
             if !lacking || !self.pool.grow(now.time) {
-                return None;
+                break;
             }
         }
+        None
     }
 
     /// A call that its lane's new limits can never admit must not block the lane.

@@ -210,7 +210,7 @@ pub enum Admission {
     Duplicate(JobId),
     /// No room (Q1): try again then.
     Refused {
-        /// When room is likely.
+        /// When room is likely, by the wall clock.
         retry_at: Time,
     },
 }

@@ -179,6 +179,21 @@ pub struct CallReport {
     pub cached: bool,
 }
 
+/// One line: `crossref: done {"title": ...}`.
+impl std::fmt::Display for CallReport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.lane, self.outcome.name())?;
+        match &self.outcome {
+            Outcome::Done { value, .. } => write!(f, " {}", String::from_utf8_lossy(value)),
+            Outcome::Skipped(skip) => write!(f, " ({})", skip.reason()),
+            Outcome::Failed(failure) => write!(f, " ({})", failure.class),
+            Outcome::Duplicate { of } => write!(f, " of job {of}"),
+            Outcome::Moved { to } => write!(f, " to {to}"),
+            Outcome::Empty | Outcome::Cancelled => Ok(()),
+        }
+    }
+}
+
 /// What became of a job as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

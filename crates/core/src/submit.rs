@@ -31,7 +31,7 @@ impl Core {
         let calls = submission.spec.stages.first().map_or(0, Vec::len);
         let room = self.settings.max_waiting.get() as usize;
         if due.is_none() && self.waiting + calls > room && !Mutant::NoBound.on() {
-            return Ok(Admission::Refused { retry_at: self.room_at(now) });
+            return Ok(Admission::Refused { retry_at: now.wall_time(self.room_at(now)) });
         }
         let lanes = self.lanes_of(&submission.spec, now.time, plan)?;
         let terms = Terms {

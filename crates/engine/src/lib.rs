@@ -1,3 +1,51 @@
-//! Paceline: runs work against services you do not own, at their pace, without losing any of it.
+//! Paceline runs work against services you do not own: at their pace, never past their limits,
+//! and without losing any of it.
+//!
+//! ```
+//! # use paceline::{Call, Job, Lane, Outcome, Paceline};
+//! # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let pace = Paceline::in_memory()
+//!     .lane(Lane::new("crossref").every("1s").limit("1000/h").in_flight(2))
+//!     .worker("lookup", |call: Call| async move { Outcome::done(call.payload::<String>()?) })
+//!     .start()?;
+//! let mut job = pace.submit(Job::new("lookup", "a title").on(["crossref"]).interactive()).await?;
+//! while let Some(outcome) = job.next().await {
+//!     println!("{outcome}");
+//! }
+//! # assert_eq!(job.report().await?.calls.len(), 1);
+//! # Ok(()) }
+//! ```
+
+// What programs see.
+mod following;
+mod job;
+mod lane;
+mod paceline;
+mod span;
+mod worker;
+
+// The loop.
+mod clock;
+mod driver;
 mod payloads;
+mod run;
+#[doc(hidden)]
 pub mod turn;
+
+pub use driver::Ended;
+pub use following::{Following, NotSubmitted};
+pub use job::{Job, JobError};
+pub use lane::{Group, Lane, LaneError};
+pub use paceline::{Builder, ChangeError, Paceline, StartError};
+pub use run::DEFAULT_TIMEOUT;
+pub use span::{IntoRate, IntoSpan};
+pub use turn::{JobView, RetryError};
+pub use worker::{Call, Failed, Hold, Late, Outcome, Work, Worker};
+
+pub use paceline_core::{
+    Admission, Announced, Answer, AttemptId, CallId, CallReport, Cancelled, Event, Failure,
+    GroupLimits, JobId, JobState, LaneStatus, Limits, OnCrash, OnDuplicate, Outcome as CallOutcome,
+    Portion, Priority, Rate, Reason, Report, Settings, Skip, Span, SubmitError, Time, UnknownLane,
+    Why, Window,
+};
+pub use paceline_store::StoreError;

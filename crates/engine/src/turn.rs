@@ -226,6 +226,11 @@ impl<S: Store> Machine<S> {
         Ok(Done { starts, aborts: plan.aborts, replies, events: plan.events, wake_at })
     }
 
+    /// Starts nothing any more; what runs may still end (B3).
+    pub fn halt(&mut self) {
+        self.core.halt();
+    }
+
     /// The rules, for those who only look.
     pub fn core(&self) -> &Core {
         &self.core

@@ -1,0 +1,275 @@
+//! The one loop: it gathers what happened, takes a turn, and then does what the turn decided.
+//! While a commit is on its way to disk the next batch gathers, so commits group by themselves.
+
+use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, OnceLock};
+
+use paceline_core::{AttemptId, Event, JobId, Span, Submission, SubmitError, Time, Told};
+use paceline_store::{Store, StoreError};
+use tokio::sync::{broadcast, mpsc, oneshot};
+
+use crate::clock::Clock;
+use crate::following::News;
+use crate::run::Runner;
+use crate::turn::{Done, Input, Machine, Reply};
+
+/// Messages that one turn takes in at most.
+const MOST_GATHERED: usize = 4_096;
+/// While something is due by the wall clock, that clock is looked at this often: it may have been
+/// stepped, or the machine may have slept.
+const CLOCK_CHECK: Span = Span::secs(30);
+
+/// What reaches the loop.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// Jobs with those who follow them.
+    Submit(Vec<(Submission, mpsc::UnboundedSender<News>)>),
+    /// Anything else that is answered once.
+    Ask(Input<oneshot::Sender<Reply>>),
+    /// Somebody follows a job that is under way.
+    Follow(JobId, mpsc::UnboundedSender<News>),
+    /// Somebody waits until nothing is left to do.
+    AwaitIdle(oneshot::Sender<()>),
+    Started(AttemptId, Time),
+    Told(AttemptId, Told),
+    /// An attempt has ended: when it started, and what it brought unless that was told before.
+    Over(AttemptId, Option<Time>, Option<Told>),
+    /// No new work; what runs may go on for so long.
+    Stop(Span),
+}
+
+/// Whom a turn's reply is for.
+#[derive(Debug)]
+enum Waiter {
+    Followers(Vec<mpsc::UnboundedSender<News>>),
+    Asker(oneshot::Sender<Reply>),
+}
+
+/// Why the engine is no more.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Ended {
+    /// It was stopped: what is unfinished waits in the store for the next start.
+    #[error("the engine has stopped: unfinished work waits in the store for the next start")]
+    Stopped,
+    /// The store failed: nothing was answered that was not written.
+    #[error("the engine has ended because its store failed: {0}")]
+    Failed(Arc<StoreError>),
+}
+
+pub(crate) struct Driver<S> {
+    machine: Machine<S>,
+    clock: Arc<Clock>,
+    runner: Runner,
+    messages: Receiver<Message>,
+    followers: HashMap<JobId, Vec<mpsc::UnboundedSender<News>>>,
+    idle: Vec<oneshot::Sender<()>>,
+    events: broadcast::Sender<Event>,
+    rolls: Rolls,
+    /// When what still runs is given up, once a stop was asked for.
+    stop_at: Option<Time>,
+}
+
+impl<S: Store> Driver<S> {
+    pub(crate) fn new(
+        machine: Machine<S>,
+        clock: Arc<Clock>,
+        runner: Runner,
+        messages: Receiver<Message>,
+        events: broadcast::Sender<Event>,
+    ) -> Driver<S> {
+        Driver {
+            machine,
+            clock,
+            runner,
+            messages,
+            followers: HashMap::new(),
+            idle: Vec::new(),
+            events,
+            rolls: Rolls::new(),
+            stop_at: None,
+        }
+    }
+
+    /// Runs until it is stopped or its store fails, and says which.
+    pub(crate) fn run(mut self, ended: &OnceLock<Ended>) {
+        let end = self.turns().map_or_else(|e| Ended::Failed(Arc::new(e)), |()| Ended::Stopped);
+        self.runner.abort_all();
+        // Before the followers hear that nobody will answer any more, the reason must be known.
+        let _ = ended.set(end);
+    }
+
+    fn turns(&mut self) -> Result<(), StoreError> {
+        let mut inbox = Vec::new();
+        let mut wake_at = Some(Time::ZERO);
+        loop {
+            self.gather(&mut inbox, wake_at);
+            let reading = self.clock.reading();
+            let inputs = self.inputs(&mut inbox, reading.now.time);
+            let done = self.machine.turn(inputs, reading)?;
+            wake_at = done.wake_at;
+            self.act(done);
+            if let Some(stop_at) = self.stop_at {
+                if self.runner.is_idle() || self.clock.time() >= stop_at {
+                    return Ok(());
+                }
+                wake_at = Some(wake_at.map_or(stop_at, |at| at.min(stop_at)));
+            }
+        }
+    }
+
+    /// Waits for something to happen, or for its time; takes whatever else is there already.
+    fn gather(&mut self, inbox: &mut Vec<Message>, wake_at: Option<Time>) {
+        let wait = wake_at.map_or(CLOCK_CHECK, |at| at.since(self.clock.time()).min(CLOCK_CHECK));
+        let first = match self.messages.try_recv() {
+            Ok(message) => Some(message),
+            Err(_) if wait == Span::ZERO => None,
+            Err(_) => match self.messages.recv_timeout(wait.into()) {
+                Ok(message) => Some(message),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => Some(Message::Stop(Span::ZERO)),
+            },
+        };
+        inbox.extend(first);
+        while inbox.len() < MOST_GATHERED
+            && let Ok(message) = self.messages.try_recv()
+        {
+            inbox.push(message);
+        }
+    }
+
+    /// Turns messages into what the machine takes; what it need not know is done here.
+    fn inputs(&mut self, inbox: &mut Vec<Message>, now: Time) -> Vec<Input<Waiter>> {
+        let mut inputs = Vec::with_capacity(inbox.len() + 8);
+        for message in inbox.drain(..) {
+            match message {
+                Message::Submit(jobs) if self.stop_at.is_some() => {
+                    for (_, follower) in jobs {
+                        let _ = follower.send(News::Admitted(Err(SubmitError::Stopping)));
+                    }
+                }
+                Message::Submit(jobs) => {
+                    let (jobs, followers) = jobs.into_iter().unzip();
+                    inputs.push(Input::Submit(jobs, Waiter::Followers(followers)));
+                }
+                Message::Ask(input) => inputs.push(asked(input)),
+                Message::Follow(job, follower) => {
+                    self.followers.entry(job).or_default().push(follower);
+                }
+                Message::AwaitIdle(waiter) => self.idle.push(waiter),
+                Message::Started(attempt, at) => inputs.push(Input::Started(attempt, at)),
+                Message::Told(attempt, told) => {
+                    inputs.push(Input::Told(attempt, told, self.rolls.next()));
+                }
+                Message::Over(attempt, started_at, told) => {
+                    self.runner.over(attempt);
+                    inputs.extend(started_at.map(|at| Input::Started(attempt, at)));
+                    inputs.extend(told.map(|told| Input::Told(attempt, told, self.rolls.next())));
+                    inputs.push(Input::Ended(attempt));
+                }
+                Message::Stop(grace) => {
+                    let stop_at = now + grace;
+                    self.stop_at = Some(self.stop_at.map_or(stop_at, |at| at.min(stop_at)));
+                    self.machine.halt();
+                }
+            }
+        }
+        inputs
+    }
+
+    /// Everything is durable: workers start, callers are answered, subscribers are told.
+    fn act(&mut self, done: Done<Waiter>) {
+        for (start, payload) in done.starts {
+            self.runner.start(start, payload);
+        }
+        for attempt in done.aborts {
+            self.runner.abort(attempt);
+        }
+        for (waiter, reply) in done.replies {
+            self.reply(waiter, reply);
+        }
+        for event in done.events {
+            self.tell(event);
+        }
+        if !self.idle.is_empty() && self.machine.core().is_idle() {
+            for waiter in self.idle.drain(..) {
+                let _ = waiter.send(());
+            }
+        }
+    }
+
+    fn reply(&mut self, waiter: Waiter, reply: Reply) {
+        match (waiter, reply) {
+            (Waiter::Followers(followers), Reply::Submitted(admissions)) => {
+                for (follower, admission) in followers.into_iter().zip(admissions) {
+                    let job = admission.as_ref().ok().and_then(|admission| admission.job());
+                    let heard = follower.send(News::Admitted(admission)).is_ok();
+                    if let Some(job) = job.filter(|_| heard) {
+                        self.followers.entry(job).or_default().push(follower);
+                    }
+                }
+            }
+            // Whoever asked and went away needs no answer.
+            (Waiter::Asker(asker), reply) => drop(asker.send(reply)),
+            (Waiter::Followers(_), _) => unreachable!("followers only ever submit"),
+        }
+    }
+
+    fn tell(&mut self, event: Event) {
+        match &event {
+            Event::Settled(call, report) => {
+                if let Some(followers) = self.followers.get(&call.job) {
+                    for follower in followers {
+                        let _ = follower.send(News::Settled(report.clone()));
+                    }
+                }
+            }
+            Event::Finished(report) => {
+                for follower in self.followers.remove(&report.job).into_iter().flatten() {
+                    let _ = follower.send(News::Finished(report.clone()));
+                }
+            }
+            Event::Accepted(_) | Event::Started(..) | Event::Closed(..) => {}
+        }
+        if self.events.receiver_count() > 0 {
+            let _ = self.events.send(event);
+        }
+    }
+}
+
+/// The same input, with its asker as one who waits.
+fn asked(input: Input<oneshot::Sender<Reply>>) -> Input<Waiter> {
+    match input {
+        Input::Retry(job, to) => Input::Retry(job, Waiter::Asker(to)),
+        Input::Cancel(job, to) => Input::Cancel(job, Waiter::Asker(to)),
+        Input::Lane(lane, act, to) => Input::Lane(lane, act, Waiter::Asker(to)),
+        Input::Ask(question, to) => Input::Ask(question, Waiter::Asker(to)),
+        Input::Submit(..) | Input::Started(..) | Input::Told(..) | Input::Ended(..) => {
+            unreachable!("these come as messages of their own")
+        }
+    }
+}
+
+/// Random numbers for the jitter of retries.
+struct Rolls(u64);
+
+impl Rolls {
+    fn new() -> Rolls {
+        Rolls(random())
+    }
+
+    fn next(&mut self) -> u64 {
+        // SplitMix64: every state is visited once, and neighbours look nothing alike.
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+/// One number from the system's randomness.
+pub(crate) fn random() -> u64 {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    RandomState::new().build_hasher().finish()
+}

@@ -1,0 +1,87 @@
+//! A caller's view of its job: outcomes as they come, then the report.
+
+use std::sync::{Arc, OnceLock};
+
+use paceline_core::{Admission, CallReport, JobId, Report, SubmitError};
+use tokio::sync::mpsc;
+
+use crate::driver::Ended;
+
+/// What a follower hears.
+#[derive(Debug)]
+pub(crate) enum News {
+    Admitted(Result<Admission, SubmitError>),
+    Settled(CallReport),
+    Finished(Arc<Report>),
+}
+
+/// A job under way. Dropping it changes nothing: the job goes on.
+#[derive(Debug)]
+pub struct Following {
+    pub(crate) admission: Admission,
+    pub(crate) job: JobId,
+    pub(crate) news: mpsc::UnboundedReceiver<News>,
+    pub(crate) ended: Arc<OnceLock<Ended>>,
+    pub(crate) report: Option<Arc<Report>>,
+}
+
+impl Following {
+    /// Its number.
+    pub fn id(&self) -> JobId {
+        self.job
+    }
+
+    /// Whether it is a new job or joined one that is under way (D1).
+    pub fn admission(&self) -> Admission {
+        self.admission
+    }
+
+    /// The next outcome; nothing after the last, or when the engine has ended.
+    pub async fn next(&mut self) -> Option<CallReport> {
+        while self.report.is_none() {
+            match self.news.recv().await? {
+                News::Settled(call) => return Some(call),
+                News::Finished(report) => self.report = Some(report),
+                News::Admitted(_) => {}
+            }
+        }
+        None
+    }
+
+    /// The report, once every call has its outcome (J1).
+    pub async fn report(mut self) -> Result<Arc<Report>, Ended> {
+        while self.next().await.is_some() {}
+        match self.report {
+            Some(report) => Ok(report),
+            None => Err(end(&self.ended)),
+        }
+    }
+}
+
+/// Why nobody answers any more.
+pub(crate) fn end(ended: &OnceLock<Ended>) -> Ended {
+    ended.get().cloned().unwrap_or(Ended::Stopped)
+}
+
+/// Why a job is not under way.
+#[derive(Debug, thiserror::Error)]
+pub enum NotSubmitted {
+    /// It was described wrongly.
+    #[error(transparent)]
+    Described(#[from] crate::job::JobError),
+    /// It can never be accepted as it is.
+    #[error(transparent)]
+    Unacceptable(#[from] SubmitError),
+    /// No room for it now (Q1).
+    #[error("the queue is full: try again later, or raise `max_waiting`")]
+    Full {
+        /// When room is likely.
+        retry_at: std::time::SystemTime,
+    },
+    /// The same work is under way, and the caller wanted no such thing (D1).
+    #[error("job {0} is the same work and is not finished")]
+    Duplicate(JobId),
+    /// Nobody is there to take it.
+    #[error(transparent)]
+    Ended(#[from] Ended),
+}

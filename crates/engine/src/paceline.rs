@@ -1,0 +1,497 @@
+//! The engine as programs embed it: a builder, and the handle that it gives.
+
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use paceline_core::{
+    Admission, Cancelled, Event, JobId, JobState, KindTerms, LaneStatus, Limits, Settings,
+    SettingsError, Setup, Span, Submission, SubmitError, UnknownLane, Why,
+};
+use paceline_store::{Memory, Sqlite, Store, StoreError};
+use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
+
+use crate::clock::Clock;
+use crate::driver::{Driver, Ended, Message, random};
+use crate::following::{Following, News, NotSubmitted, end};
+use crate::job::Job;
+use crate::lane::{Group, Lane, LaneError};
+use crate::run::{Runner, Workers};
+use crate::turn::{Input, JobView, LaneAct, Machine, Question, Reply, RetryError};
+use crate::worker::Worker;
+
+/// Submissions on their way to the loop at most; more wait their turn.
+const MOST_SUBMITTING: usize = 65_536;
+/// Events that a slow subscriber may fall behind before it misses some.
+const MOST_EVENTS_BEHIND: usize = 4_096;
+
+/// A running engine. Clones are handles to the same one; it stops when it is told to, or when the
+/// last handle is dropped.
+#[derive(Clone, Debug)]
+pub struct Paceline {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    messages: Sender<Message>,
+    events: broadcast::Sender<Event>,
+    workers: Applies,
+    submitting: Semaphore,
+    ended: Arc<OnceLock<Ended>>,
+    over: tokio::sync::watch::Receiver<()>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let _ = self.messages.send(Message::Stop(Span::ZERO));
+    }
+}
+
+/// The workers, asked only whether a call applies.
+struct Applies(Arc<Workers>);
+
+impl std::fmt::Debug for Applies {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.0.keys()).finish()
+    }
+}
+
+/// Why an engine did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A lane or group that cannot be meant.
+    #[error(transparent)]
+    Lane(#[from] LaneError),
+    /// A lane in a group that nobody described.
+    #[error(
+        "lane `{lane}` is in the group `{group}`, which does not exist: add it, or leave it out"
+    )]
+    UnknownGroup {
+        /// The lane.
+        lane: String,
+        /// Its group.
+        group: String,
+    },
+    /// A lane, group or kind twice.
+    #[error("{what} `{name}` is described twice")]
+    Twice {
+        /// What it is.
+        what: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// A kind that cannot be one.
+    #[error(transparent)]
+    Kind(#[from] paceline_core::NameError),
+    /// Settings that contradict each other.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Nowhere to run workers.
+    #[error("no tokio runtime here: call `start` from within one")]
+    NoRuntime,
+    /// The system gave no thread.
+    #[error("the system gave no thread for the engine")]
+    Thread(#[source] std::io::Error),
+}
+
+/// An engine to be.
+pub struct Builder {
+    path: Option<PathBuf>,
+    lanes: Vec<Lane>,
+    groups: Vec<Group>,
+    workers: Workers,
+    twice: Option<String>,
+    settings: Settings,
+    keep_finished: Span,
+    cache_bytes: usize,
+}
+
+impl Paceline {
+    /// An engine whose work survives in this file.
+    pub fn open(path: impl AsRef<Path>) -> Builder {
+        Builder::new(Some(path.as_ref().to_path_buf()))
+    }
+
+    /// An engine whose work is gone with the process: for tests and for work that may be lost.
+    pub fn in_memory() -> Builder {
+        Builder::new(None)
+    }
+
+    async fn ask(
+        &self,
+        input: impl FnOnce(oneshot::Sender<Reply>) -> Input<oneshot::Sender<Reply>>,
+    ) -> Result<Reply, Ended> {
+        let (asker, answer) = oneshot::channel();
+        self.send(Message::Ask(input(asker)))?;
+        answer.await.map_err(|_| end(&self.shared.ended))
+    }
+
+    fn send(&self, message: Message) -> Result<(), Ended> {
+        self.shared.messages.send(message).map_err(|_| end(&self.shared.ended))
+    }
+
+    /// Submits a job; answers when it is durable (B1).
+    pub async fn submit(&self, job: Job) -> Result<Following, NotSubmitted> {
+        let mut answers = self.submit_all([job]).await;
+        answers.pop().expect("one answer per job")
+    }
+
+    /// Submits jobs in one commit; each is answered for itself.
+    pub async fn submit_all(
+        &self,
+        jobs: impl IntoIterator<Item = Job>,
+    ) -> Vec<Result<Following, NotSubmitted>> {
+        let jobs: Vec<_> = jobs.into_iter().map(|job| self.prepare(job)).collect();
+        let ready = jobs.iter().filter(|job| job.is_ok()).count();
+        let permits = u32::try_from(ready.min(MOST_SUBMITTING)).expect("bounded above");
+        let permit = self.shared.submitting.acquire_many(permits).await;
+        let _permit = permit.expect("the semaphore is never closed");
+        let (mut batch, mut waiting) = (Vec::with_capacity(ready), Vec::with_capacity(jobs.len()));
+        for job in jobs {
+            waiting.push(job.map(|job| {
+                let (follower, news) = mpsc::unbounded_channel();
+                batch.push((job, follower));
+                news
+            }));
+        }
+        let sent = self.send(Message::Submit(batch));
+        let mut answers = Vec::with_capacity(waiting.len());
+        for news in waiting {
+            answers.push(match (news, &sent) {
+                (Ok(news), Ok(())) => self.admitted(news).await,
+                (Ok(_), Err(ended)) => Err(ended.clone().into()),
+                (Err(error), _) => Err(error),
+            });
+        }
+        answers
+    }
+
+    /// Asks the kind, without I/O, which calls do not apply (J6).
+    fn prepare(&self, job: Job) -> Result<Submission, NotSubmitted> {
+        let mut submission = job.build()?;
+        let Some(worker) = self.shared.workers.0.get(&submission.spec.kind) else {
+            return Err(SubmitError::UnknownKind(submission.spec.kind).into());
+        };
+        let (payload, spec) = Job::parts(&mut submission);
+        let lanes = spec.stages.iter().flatten().enumerate();
+        let idle = lanes.filter(|(_, lane)| !worker.applies(payload, lane));
+        spec.not_applicable = idle.map(|(index, _)| index as u16).collect();
+        Ok(submission)
+    }
+
+    async fn admitted(
+        &self,
+        mut news: mpsc::UnboundedReceiver<News>,
+    ) -> Result<Following, NotSubmitted> {
+        let Some(News::Admitted(admission)) = news.recv().await else {
+            return Err(end(&self.shared.ended).into());
+        };
+        match admission? {
+            Admission::Refused { retry_at } => {
+                Err(NotSubmitted::Full { retry_at: crate::clock::system_time(retry_at) })
+            }
+            Admission::Duplicate(job) => Err(NotSubmitted::Duplicate(job)),
+            admission @ (Admission::Accepted(job)
+            | Admission::Joined(job)
+            | Admission::Replaced(job)) => {
+                let ended = self.shared.ended.clone();
+                Ok(Following { admission, job, news, ended, report: None })
+            }
+        }
+    }
+
+    /// Follows a job that was submitted earlier, be it before a restart; outcomes from now on,
+    /// then the report. Nothing for a job that nobody knows.
+    pub async fn follow(&self, job: JobId) -> Result<Option<Following>, Ended> {
+        let (follower, news) = mpsc::unbounded_channel();
+        // Followed first and looked up then, so that it cannot finish unseen in between.
+        self.send(Message::Follow(job, follower))?;
+        let Some(view) = self.job(job).await? else { return Ok(None) };
+        let report = view.stored.report.map(Arc::new);
+        let (admission, ended) = (Admission::Joined(job), self.shared.ended.clone());
+        Ok(Some(Following { admission, job, news, ended, report }))
+    }
+
+    /// Withdraws from a job; the last caller to do so cancels it (D1, W4).
+    pub async fn cancel(&self, job: JobId) -> Result<Cancelled, Ended> {
+        match self.ask(|to| Input::Cancel(job, to)).await? {
+            Reply::Cancelled(cancelled) => Ok(cancelled),
+            other => unreachable!("a cancellation is answered by {other:?}"),
+        }
+    }
+
+    /// Submits a finished job again, for the lanes that gave no answer.
+    pub async fn retry(&self, job: JobId) -> Result<Result<Admission, RetryError>, Ended> {
+        match self.ask(|to| Input::Retry(job, to)).await? {
+            Reply::Retried(retried) => Ok(retried),
+            other => unreachable!("a retry is answered by {other:?}"),
+        }
+    }
+
+    /// Why each waiting call of a job waits, by call number (W3).
+    pub async fn why(&self, job: JobId) -> Result<Vec<(u16, Why)>, Ended> {
+        match self.ask(|to| Input::Ask(Question::Why(job), to)).await? {
+            Reply::Why(why) => Ok(why),
+            other => unreachable!("why is answered by {other:?}"),
+        }
+    }
+
+    /// One job, finished or not.
+    pub async fn job(&self, job: JobId) -> Result<Option<JobView>, Ended> {
+        match self.ask(|to| Input::Ask(Question::Job(job), to)).await? {
+            Reply::Job(view) => Ok(view.map(|view| *view)),
+            other => unreachable!("a job is answered by {other:?}"),
+        }
+    }
+
+    /// A page of jobs with numbers above `after`, in this state if one is named, and where the
+    /// next page starts, if there is one.
+    pub async fn list(
+        &self,
+        after: Option<JobId>,
+        most: usize,
+        state: Option<JobState>,
+    ) -> Result<(Vec<JobView>, Option<JobId>), Ended> {
+        let question = Question::List(after.unwrap_or_default(), most, state);
+        match self.ask(|to| Input::Ask(question, to)).await? {
+            Reply::List(page, next) => Ok((page, next)),
+            other => unreachable!("a list is answered by {other:?}"),
+        }
+    }
+
+    /// How all lanes are doing, by name.
+    pub async fn lanes(&self) -> Result<Vec<LaneStatus>, Ended> {
+        match self.ask(|to| Input::Ask(Question::Lanes, to)).await? {
+            Reply::Lanes(lanes) => Ok(lanes),
+            other => unreachable!("lanes are answered by {other:?}"),
+        }
+    }
+
+    async fn act(&self, lane: &str, act: LaneAct) -> Result<Result<(), UnknownLane>, Ended> {
+        match self.ask(|to| Input::Lane(lane.into(), act, to)).await? {
+            Reply::Lane(done) => Ok(done),
+            other => unreachable!("a lane is answered by {other:?}"),
+        }
+    }
+
+    /// Stops a lane: what runs goes on, nothing new starts.
+    pub async fn pause(&self, lane: &str) -> Result<Result<(), UnknownLane>, Ended> {
+        self.act(lane, LaneAct::Pause).await
+    }
+
+    /// Lets a paused lane go on.
+    pub async fn resume(&self, lane: &str) -> Result<Result<(), UnknownLane>, Ended> {
+        self.act(lane, LaneAct::Resume).await
+    }
+
+    /// Lifts a lane's cooldown, ladder and slow-downs; its limits hold on (L6).
+    pub async fn reset(&self, lane: &str) -> Result<Result<(), UnknownLane>, Ended> {
+        self.act(lane, LaneAct::Reset).await
+    }
+
+    /// Changes the limits of a lane or template from now on, until the engine stops (L11).
+    pub async fn change(&self, lane: Lane) -> Result<Result<(), ChangeError>, Ended> {
+        match lane.build() {
+            Err(error) => Ok(Err(error.into())),
+            Ok((name, limits)) => {
+                let done = self.act(&name, LaneAct::Change(Box::new(limits))).await?;
+                Ok(done.map_err(ChangeError::from))
+            }
+        }
+    }
+
+    /// What happens from now on, told after it is durable. A subscriber that falls far behind
+    /// misses events and is told how many.
+    pub fn events(&self) -> broadcast::Receiver<Event> {
+        self.shared.events.subscribe()
+    }
+
+    /// Resolves when nothing is waiting, running, due or to be retried (B3).
+    pub async fn idle(&self) -> Result<(), Ended> {
+        let (waiter, idle) = oneshot::channel();
+        self.send(Message::AwaitIdle(waiter))?;
+        idle.await.map_err(|_| end(&self.shared.ended))
+    }
+
+    /// Takes no new work, lets running calls finish within `grace`, and leaves the rest durable
+    /// for the next start. May be called again: the shorter grace counts (B3).
+    pub async fn stop(&self, grace: Duration) -> Result<(), Ended> {
+        let _ = self.send(Message::Stop(grace.into()));
+        match self.ended().await {
+            Ended::Stopped => Ok(()),
+            failed @ Ended::Failed(_) => Err(failed),
+        }
+    }
+
+    /// Resolves when the engine has ended, with the reason.
+    pub async fn ended(&self) -> Ended {
+        // The sender is never used, only dropped, with the store already closed.
+        let _ = self.shared.over.clone().changed().await;
+        end(&self.shared.ended)
+    }
+}
+
+/// Limits that could not be changed.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError {
+    /// They cannot be meant.
+    #[error(transparent)]
+    Lane(#[from] LaneError),
+    /// There is no such lane.
+    #[error(transparent)]
+    Unknown(#[from] UnknownLane),
+}
+
+impl Builder {
+    fn new(path: Option<PathBuf>) -> Builder {
+        Builder {
+            path,
+            lanes: Vec::new(),
+            groups: Vec::new(),
+            workers: Workers::new(),
+            twice: None,
+            settings: Settings { hash_seed: random(), ..Settings::default() },
+            keep_finished: Span::days(7),
+            cache_bytes: 64 << 20,
+        }
+    }
+
+    /// Adds a lane or a template.
+    #[must_use]
+    pub fn lane(mut self, lane: Lane) -> Builder {
+        self.lanes.push(lane);
+        self
+    }
+
+    /// Adds a group.
+    #[must_use]
+    pub fn group(mut self, group: Group) -> Builder {
+        self.groups.push(group);
+        self
+    }
+
+    /// Says who runs calls of this kind.
+    #[must_use]
+    pub fn worker(mut self, kind: &str, worker: impl Worker) -> Builder {
+        if self.workers.insert(kind.into(), Arc::new(worker)).is_some() {
+            self.twice = self.twice.or(Some(kind.to_string()));
+        }
+        self
+    }
+
+    /// Workers that are always there, and at most (Q3).
+    #[must_use]
+    pub fn workers(mut self, base: NonZeroU32, max: NonZeroU32) -> Builder {
+        (self.settings.pool.base, self.settings.pool.max) = (base, max);
+        self
+    }
+
+    /// Changes any setting.
+    #[must_use]
+    pub fn settings(mut self, change: impl FnOnce(&mut Settings)) -> Builder {
+        change(&mut self.settings);
+        self
+    }
+
+    /// How long finished jobs are kept; 7 days by default.
+    #[must_use]
+    pub fn keep_finished(mut self, keep: impl Into<Span>) -> Builder {
+        self.keep_finished = keep.into();
+        self
+    }
+
+    /// Bytes of cached answers held in memory at most.
+    #[must_use]
+    pub fn cache_bytes(mut self, bytes: usize) -> Builder {
+        self.cache_bytes = bytes;
+        self
+    }
+
+    /// Opens the store, takes up what it kept, and runs.
+    pub fn start(mut self) -> Result<Paceline, StartError> {
+        let setup = self.setup()?;
+        let workers = Arc::new(self.workers);
+        match self.path {
+            Some(path) => {
+                let store = Sqlite::open(&path)?;
+                start(setup, store, workers, self.keep_finished)
+            }
+            None => start(setup, Memory::default(), workers, self.keep_finished),
+        }
+    }
+
+    fn setup(&mut self) -> Result<Setup, StartError> {
+        self.settings.check()?;
+        if let Some(name) = self.twice.take() {
+            return Err(StartError::Twice { what: "worker", name });
+        }
+        let mut groups: Vec<(String, paceline_core::GroupLimits)> = Vec::new();
+        for group in self.groups.drain(..) {
+            let (name, limits) = group.build()?;
+            if groups.iter().any(|(other, _)| *other == name) {
+                return Err(StartError::Twice { what: "group", name });
+            }
+            groups.push((name, limits));
+        }
+        let mut lanes: Vec<(Arc<str>, Limits)> = Vec::new();
+        let mut names = std::collections::BTreeSet::new();
+        for lane in self.lanes.drain(..) {
+            let (name, limits) = lane.build()?;
+            if !names.insert(name.clone()) {
+                return Err(StartError::Twice { what: "lane", name });
+            }
+            if let Some(group) = &limits.group
+                && !groups.iter().any(|(known, _)| known == group)
+            {
+                return Err(StartError::UnknownGroup { lane: name, group: group.clone() });
+            }
+            lanes.push((name.into(), limits));
+        }
+        let mut kinds = Vec::with_capacity(self.workers.len());
+        for (name, worker) in &self.workers {
+            paceline_core::check_name("kind", name)?;
+            kinds.push(KindTerms { name: name.clone(), on_crash: worker.on_crash() });
+        }
+        // The map's order means nothing; the kinds' order shows in nothing either, but tests like
+        // one world to be one world.
+        kinds.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(Setup { settings: self.settings.clone(), lanes, groups, kinds })
+    }
+}
+
+fn start(
+    setup: Setup,
+    store: impl Store + 'static,
+    workers: Arc<Workers>,
+    keep_finished: Span,
+) -> Result<Paceline, StartError> {
+    let runtime = tokio::runtime::Handle::try_current().map_err(|_| StartError::NoRuntime)?;
+    let mut clock = None;
+    let (machine, _) = Machine::open(setup, store, keep_finished, |last| {
+        clock.insert(Arc::new(Clock::start(last))).reading()
+    })?;
+    let clock = clock.expect("opening reads the clock");
+    let (messages, inbox) = channel();
+    let (events, _) = broadcast::channel(MOST_EVENTS_BEHIND);
+    let runner = Runner::new(workers.clone(), runtime, clock.clone(), messages.clone());
+    let driver = Driver::new(machine, clock, runner, inbox, events.clone());
+    let ended = Arc::new(OnceLock::new());
+    let (alive, over) = tokio::sync::watch::channel(());
+    let reason = ended.clone();
+    std::thread::Builder::new()
+        .name("paceline".to_string())
+        .spawn(move || {
+            driver.run(&reason);
+            drop(alive);
+        })
+        .map_err(StartError::Thread)?;
+    let submitting = Semaphore::new(MOST_SUBMITTING);
+    let shared = Shared { messages, events, workers: Applies(workers), submitting, ended, over };
+    Ok(Paceline { shared: Arc::new(shared) })
+}

@@ -1,0 +1,191 @@
+//! Run: attempts as tasks, each with its timeout, its abort and its one ending. Only this file
+//! spawns.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+
+use paceline_core::{AttemptId, Blob, Failure, Span, Start, Time, Told, Verdict};
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+
+use crate::clock::Clock;
+use crate::driver::Message;
+use crate::worker::{AnyWorker, Call, Failed, Late};
+
+/// How long an attempt may take on a lane that does not say.
+pub const DEFAULT_TIMEOUT: Span = Span::secs(60);
+
+/// Workers by kind.
+pub(crate) type Workers = HashMap<Arc<str>, Arc<dyn AnyWorker>>;
+
+/// Where attempts run.
+pub(crate) struct Runner {
+    workers: Arc<Workers>,
+    runtime: Handle,
+    clock: Arc<Clock>,
+    messages: Sender<Message>,
+    running: HashMap<AttemptId, AbortHandle>,
+}
+
+impl Runner {
+    pub(crate) fn new(
+        workers: Arc<Workers>,
+        runtime: Handle,
+        clock: Arc<Clock>,
+        messages: Sender<Message>,
+    ) -> Runner {
+        Runner { workers, runtime, clock, messages, running: HashMap::new() }
+    }
+
+    /// Starts an attempt whose reservation is durable.
+    pub(crate) fn start(&mut self, start: Start, payload: Blob) {
+        let worker = self.workers.get(&start.kind).expect("admission checked the kind").clone();
+        let attempt = Arc::new(Attempt {
+            id: start.attempt,
+            send_by: start.send_by,
+            tell_start: start.tell_start,
+            started_at: AtomicU64::new(0),
+            told: Mutex::new(None),
+            clock: self.clock.clone(),
+            messages: self.messages.clone(),
+        });
+        let call = Call {
+            id: start.call,
+            lane: start.lane,
+            kind: start.kind,
+            number: start.before + 1,
+            payload,
+            attempt: attempt.clone(),
+        };
+        let timeout = start.timeout.unwrap_or(DEFAULT_TIMEOUT);
+        let task = self.runtime.spawn(async move {
+            // Dropped after the worker's future, when everything it held has been let go.
+            let attempt = attempt;
+            let told = attend(&*worker, call, timeout).await;
+            attempt.tell(told);
+        });
+        self.running.insert(start.attempt, task.abort_handle());
+    }
+
+    /// Drops an attempt's future; its ending is told like any other.
+    pub(crate) fn abort(&mut self, attempt: AttemptId) {
+        if let Some(task) = self.running.get(&attempt) {
+            task.abort();
+        }
+    }
+
+    /// The attempt has ended.
+    pub(crate) fn over(&mut self, attempt: AttemptId) {
+        self.running.remove(&attempt);
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.running.is_empty()
+    }
+
+    /// Drops whatever still runs.
+    pub(crate) fn abort_all(&mut self) {
+        self.running.drain().for_each(|(_, task)| task.abort());
+    }
+}
+
+/// Runs the worker within its time; a panic is an outcome like any other (J5).
+async fn attend(worker: &dyn AnyWorker, call: Call, timeout: Span) -> Told {
+    if !worker.sends_itself()
+        && let Err(late) = call.sending()
+    {
+        return Failed::from(late).0;
+    }
+    let mut work = match catch_unwind(AssertUnwindSafe(|| worker.start(call))) {
+        Ok(work) => work,
+        Err(panic) => return panicked(&*panic),
+    };
+    let caught = std::future::poll_fn(|context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
+        match polled {
+            Ok(poll) => poll.map(Ok),
+            Err(panic) => Poll::Ready(Err(panicked(&*panic))),
+        }
+    });
+    match tokio::time::timeout(timeout.into(), caught).await {
+        Ok(Ok(Ok(outcome))) => outcome.0,
+        Ok(Ok(Err(failed))) => failed.0,
+        Ok(Err(panicked)) => panicked,
+        Err(_) => {
+            let failure = Failure::transient("timeout").because(&format!("no answer in {timeout}"));
+            Failed::of(failure).0
+        }
+    }
+}
+
+fn panicked(panic: &(dyn std::any::Any + Send)) -> Told {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let message = text.unwrap_or("the worker panicked").into();
+    Told { verdict: Verdict::Panicked { message }, announced: None }
+}
+
+/// One attempt on its way. When the last holder lets go it has ended, and the driver is told.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    id: AttemptId,
+    send_by: Time,
+    tell_start: bool,
+    /// Microseconds; zero while nothing was sent.
+    started_at: AtomicU64,
+    told: Mutex<Option<Told>>,
+    clock: Arc<Clock>,
+    messages: Sender<Message>,
+}
+
+impl Attempt {
+    pub(crate) fn id(&self) -> AttemptId {
+        self.id
+    }
+
+    /// Stamps the start, on the worker's own thread: the last check stands right before the
+    /// write, so a stall of any length cannot push a request past its reservation (L4).
+    pub(crate) fn sending(&self) -> Result<Time, Late> {
+        let before = self.started_at.load(Ordering::Acquire);
+        if before > 0 {
+            return Ok(Time(before));
+        }
+        let now = self.clock.time();
+        if now > self.send_by {
+            return Err(Late);
+        }
+        self.started_at.store(now.0, Ordering::Release);
+        if self.tell_start {
+            self.send(Message::Started(self.id, now));
+        }
+        Ok(now)
+    }
+
+    /// What it came to: told at once if somebody else still holds the slot, else with its ending.
+    fn tell(self: Arc<Attempt>, told: Told) {
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(told);
+        if let Err(held) = Arc::try_unwrap(self).map(drop)
+            && let Some(told) = held.told.lock().unwrap_or_else(PoisonError::into_inner).take()
+        {
+            held.send(Message::Told(held.id, told));
+        }
+    }
+
+    fn send(&self, message: Message) {
+        // The driver is gone only when the engine has ended, and then nobody listens.
+        let _ = self.messages.send(message);
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        let told = self.told.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let started_at = *self.started_at.get_mut();
+        let started_at = (started_at > 0).then_some(Time(started_at));
+        let _ = self.messages.send(Message::Over(self.id, started_at, told));
+    }
+}

@@ -1,0 +1,240 @@
+//! Workers: code that makes one attempt, from call to outcome.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use paceline_core::{
+    Announced, AttemptId, Blob, CallId, Failure, OnCrash, Span, Time, Told, Verdict,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::run::Attempt;
+
+/// What a worker returns: an outcome, or a failure that `?` made of an error.
+pub type Work = Result<Outcome, Failed>;
+
+/// Code that makes one attempt. Closures from [`Call`] to [`Work`] are workers.
+pub trait Worker: Send + Sync + 'static {
+    /// Makes one attempt: one request on the wire, no retries of its own (B5).
+    fn run(&self, call: Call) -> impl Future<Output = Work> + Send;
+
+    /// Whether a call with this payload makes sense on this lane; asked without I/O, before
+    /// anything is charged (J6).
+    fn applies(&self, _payload: &[u8], _lane: &str) -> bool {
+        true
+    }
+
+    /// What becomes of a call under which the process died (B2).
+    fn on_crash(&self) -> OnCrash {
+        OnCrash::Repeat
+    }
+
+    /// Whether the worker calls [`Call::sending`] itself, right before its request is written.
+    /// Others are taken to send when they start.
+    fn sends_itself(&self) -> bool {
+        false
+    }
+}
+
+impl<F, R> Worker for F
+where
+    F: Fn(Call) -> R + Send + Sync + 'static,
+    R: Future<Output = Work> + Send,
+{
+    fn run(&self, call: Call) -> impl Future<Output = Work> + Send {
+        self(call)
+    }
+}
+
+type Running<'a> = Pin<Box<dyn Future<Output = Work> + Send + 'a>>;
+
+/// A worker whose type is forgotten.
+pub(crate) trait AnyWorker: Send + Sync {
+    fn start(&self, call: Call) -> Running<'_>;
+    fn applies(&self, payload: &[u8], lane: &str) -> bool;
+    fn on_crash(&self) -> OnCrash;
+    fn sends_itself(&self) -> bool;
+}
+
+impl<W: Worker> AnyWorker for W {
+    fn start(&self, call: Call) -> Running<'_> {
+        Box::pin(self.run(call))
+    }
+
+    fn applies(&self, payload: &[u8], lane: &str) -> bool {
+        Worker::applies(self, payload, lane)
+    }
+
+    fn on_crash(&self) -> OnCrash {
+        Worker::on_crash(self)
+    }
+
+    fn sends_itself(&self) -> bool {
+        Worker::sends_itself(self)
+    }
+}
+
+/// One attempt to be made.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub(crate) id: CallId,
+    pub(crate) lane: Arc<str>,
+    pub(crate) kind: Arc<str>,
+    pub(crate) number: u16,
+    pub(crate) payload: Blob,
+    pub(crate) attempt: Arc<Attempt>,
+}
+
+impl Call {
+    /// Its job and its place there.
+    pub fn id(&self) -> CallId {
+        self.id
+    }
+
+    /// The lane it visits.
+    pub fn lane(&self) -> &str {
+        &self.lane
+    }
+
+    /// Its kind.
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// The number of this attempt, never used twice in one store.
+    pub fn attempt(&self) -> AttemptId {
+        self.attempt.id()
+    }
+
+    /// Which attempt of the call this is, the first being 1.
+    pub fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// The payload as it was submitted.
+    pub fn payload<T: DeserializeOwned>(&self) -> Result<T, Failed> {
+        let payload = serde_json::from_slice(&self.payload);
+        payload
+            .map_err(|error| Failed::of(Failure::permanent("payload").because(&error.to_string())))
+    }
+
+    /// The payload's JSON text.
+    pub fn payload_bytes(&self) -> &[u8] {
+        &self.payload
+    }
+
+    /// To be called right before the request is written, by workers that say
+    /// [`Worker::sends_itself`]. Past `send_by` the answer is [`Late`]: return it with `?`, and
+    /// the call keeps its place while nothing is charged (L4).
+    pub fn sending(&self) -> Result<Time, Late> {
+        self.attempt.sending()
+    }
+
+    /// Keeps the lane's slot until the guard is dropped, for work that outlives the worker's
+    /// future: a thread, a child process (L5).
+    pub fn hold(&self) -> Hold {
+        Hold { _attempt: self.attempt.clone() }
+    }
+}
+
+/// While it lives, the attempt has not ended.
+#[derive(Debug)]
+pub struct Hold {
+    _attempt: Arc<Attempt>,
+}
+
+/// The reservation ran out before the request was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Late;
+
+/// What an attempt came to.
+#[derive(Clone, Debug)]
+pub struct Outcome(pub(crate) Told);
+
+impl Outcome {
+    fn of(verdict: Verdict) -> Outcome {
+        Outcome(Told { verdict, announced: None })
+    }
+
+    fn found(value: &(impl Serialize + ?Sized), conclusive: bool) -> Work {
+        let value = serde_json::to_vec(value);
+        let value = value
+            .map_err(|error| Failed::of(Failure::permanent("value").because(&error.to_string())))?;
+        Ok(Outcome::of(Verdict::Done { conclusive, value: value.into() }))
+    }
+
+    /// An answer that settles the question (J2).
+    pub fn done(value: impl Serialize) -> Work {
+        Outcome::found(&value, true)
+    }
+
+    /// An answer that leaves the question open.
+    pub fn inconclusive(value: impl Serialize) -> Work {
+        Outcome::found(&value, false)
+    }
+
+    /// The service answered that there is nothing.
+    pub fn empty() -> Work {
+        Ok(Outcome::of(Verdict::Empty))
+    }
+
+    /// Too fast for the service; with the time it wants to be left alone, if it said so (L6, L7).
+    pub fn throttled(retry_after: Option<Duration>) -> Work {
+        Ok(Outcome::of(Verdict::Throttled { retry_after: retry_after.map(Span::from) }))
+    }
+
+    /// In vain.
+    pub fn failed(failure: Failure) -> Work {
+        Err(Failed::of(failure))
+    }
+
+    /// To be asked on another lane, with another payload if one is given (J7).
+    pub fn moved(lane: &str, payload: Option<&serde_json::value::RawValue>) -> Work {
+        let payload = payload.map(|payload| payload.get().as_bytes().into());
+        Ok(Outcome::of(Verdict::Moved { lane: lane.into(), payload }))
+    }
+
+    /// The same, with what the service said about its limits (L8).
+    #[must_use]
+    pub fn announcing(mut self, announced: Announced) -> Outcome {
+        self.0.announced = Some(announced);
+        self
+    }
+}
+
+/// Why a worker gave up; any error becomes one with `?`.
+#[derive(Clone, Debug)]
+pub struct Failed(pub(crate) Told);
+
+impl Failed {
+    /// A failure as it stands.
+    pub fn of(failure: Failure) -> Failed {
+        let verdict = Verdict::Failed { failure, retry_after: None };
+        Failed(Told { verdict, announced: None })
+    }
+
+    /// The service wants to be left alone for so long: closes the lane (L6).
+    #[must_use]
+    pub fn retry_after(mut self, span: Duration) -> Failed {
+        if let Verdict::Failed { retry_after, .. } = &mut self.0.verdict {
+            *retry_after = Some(span.into());
+        }
+        self
+    }
+}
+
+impl From<Late> for Failed {
+    fn from(_: Late) -> Failed {
+        Failed(Told { verdict: Verdict::Unused, announced: None })
+    }
+}
+
+/// An error nobody classified may be cured by trying again.
+impl<E: std::error::Error> From<E> for Failed {
+    fn from(error: E) -> Failed {
+        Failed::of(Failure::transient("error").because(&error.to_string()))
+    }
+}

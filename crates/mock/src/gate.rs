@@ -160,7 +160,7 @@ mod tests {
             let limits = vec![format!("{max}/s").parse().expect("a rate")];
             let every = Some(Span::millis(100));
             let tolerance = Span(tolerance);
-            let behaviour = Behaviour { limits, every, tolerance, ..Behaviour::default() };
+            let behaviour = Behaviour { every, limits, tolerance, ..Behaviour::default() };
             let mut gate = Gate::new(behaviour.clone());
             let mut now = Time(0);
             let mut let_in = Vec::new();

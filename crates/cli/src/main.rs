@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::{CommandFactory, Parser, Subcommand};
 use paceline_cli::config::{Config, Surroundings, print};
 use paceline_cli::exit::Exit;
@@ -13,7 +14,7 @@ use paceline_cli::output::{data, fail};
 #[derive(Parser)]
 #[command(name = "paceline", version, arg_required_else_help = true)]
 struct Cli {
-    /// The configuration file; else that of `PACELINE_CONFIG`, `paceline.toml` here, or the XDG config directory's
+    /// The configuration file, instead of the one that is found
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(subcommand)]
@@ -25,7 +26,7 @@ enum Command {
     /// A rate-limited service to test clients against
     Mock(Box<mock::Arguments>),
     /// All settings with their defaults, or a check of yours
-    #[command(subcommand)]
+    #[command(subcommand, after_help = FOUND)]
     Config(ConfigCommand),
     /// Completions for a shell, on stdout
     Completions {
@@ -33,8 +34,15 @@ enum Command {
         shell: clap_complete::Shell,
     },
     /// The manual page, on stdout
-    Man,
+    Man {
+        /// The command it is about; else the whole program
+        command: Option<String>,
+    },
 }
+
+const FOUND: &str = "\
+The configuration is the file of `--config`, else of PACELINE_CONFIG, else paceline.toml in the
+working directory, else paceline/paceline.toml in the XDG config directory. No file is needed.";
 
 #[derive(Subcommand)]
 enum ConfigCommand {
@@ -62,11 +70,7 @@ fn run(cli: Cli) -> anyhow::Result<Exit> {
             clap_complete::generate(shell, &mut Cli::command(), "paceline", &mut script);
             done(&String::from_utf8(script)?)
         }
-        Command::Man => {
-            let mut page = Vec::new();
-            clap_mangen::Man::new(Cli::command()).render(&mut page)?;
-            done(&String::from_utf8(page)?)
-        }
+        Command::Man { command } => manual(command.as_deref()),
     }
 }
 
@@ -81,6 +85,22 @@ fn check(file: Option<&Path>) -> anyhow::Result<Exit> {
     let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     let counts = [count(lanes, "lane"), count(templates, "template"), count(groups, "group")];
     done(&format!("ok: {file}: {}\n", counts.join(", ")))
+}
+
+fn manual(command: Option<&str>) -> anyhow::Result<Exit> {
+    let mut whole = Cli::command();
+    whole.build();
+    let about = match command {
+        Some(name) => whole.find_subcommand(name).cloned(),
+        None => Some(whole),
+    };
+    let about = about.with_context(|| {
+        let name = command.unwrap_or_default();
+        format!("no command named `{name}`: `paceline help` lists them")
+    })?;
+    let mut page = Vec::new();
+    clap_mangen::Man::new(about).render(&mut page)?;
+    done(&String::from_utf8(page)?)
 }
 
 fn done(text: &str) -> anyhow::Result<Exit> {

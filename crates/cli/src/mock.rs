@@ -115,14 +115,16 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<Exit> {
     let written = arguments.log.as_ref().map(LogFile::open).transpose()?;
     let watcher = watcher(written.clone(), arguments.verbose);
     let mock = Mock::start_at(arguments.listen, behaviour.clone(), watcher).await;
-    let mock = mock.with_context(|| format!("cannot listen on `{}`", arguments.listen))?;
+    let mock = mock.with_context(|| {
+        format!("cannot listen on `{}`, choose another with `--listen`", arguments.listen)
+    })?;
     data(&format!("{}\n", mock.url("")))?;
     say(format_args!("allows {behaviour}"));
     ended(ends).await;
     let summary = mock.stop().await;
     data(&told(&summary))?;
-    if let Some(error) = written.and_then(|log| log.failure()) {
-        return Err(error).context("the log is not complete");
+    if let Some((log, error)) = arguments.log.as_ref().zip(written.and_then(|log| log.failure())) {
+        return Err(error).context(format!("the log `{}` is not complete", log.display()));
     }
     Ok(Exit::Done)
 }
@@ -195,7 +197,7 @@ fn told(summary: &Summary) -> String {
         row("shortest gap", Span(gap).to_string());
     }
     for limit in &summary.limits {
-        row(&limit.limit, format!("broken {} times", limit.violations));
+        row(&limit.limit, format!("violations: {}", limit.violations));
     }
     if summary.forgotten > 0 {
         row("forgotten", format!("{} calls, not looked at for broken limits", summary.forgotten));
@@ -224,8 +226,8 @@ mod tests {
         let changed = behaviour("mock grumpy --limit 1/s --limit 9/min --in-flight 2 --fail 1/3");
         assert_eq!(
             changed.to_string(),
-            "at most 1/s, 9/m, 2 in flight; beyond that 429 with Retry-After for 3s; fails 1/3"
+            "at most 1/s, 9/m, 2 in flight; beyond that 429 with Retry-After for 3s; fails: 1/3"
         );
-        assert_eq!(behaviour("mock --hang all").to_string(), "no limits; never answers all");
+        assert_eq!(behaviour("mock --hang all").to_string(), "everything; never answers: all");
     }
 }

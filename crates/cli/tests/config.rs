@@ -63,6 +63,19 @@ fn without_a_file_the_defaults_hold() {
 }
 
 #[test]
+fn the_environment_may_name_the_file() {
+    let directory = directory_with("[lanes.a]");
+    std::fs::write(directory.path().join("other.toml"), "\u{feff}[lanes.b]\r\nevry = 1\r\n")
+        .expect("written");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_paceline"));
+    command.current_dir(&directory).args(["config", "check"]).env("PACELINE_CONFIG", "other.toml");
+    let output = command.output().expect("it runs");
+    assert_eq!(output.status.code(), Some(2));
+    let expected = "error: other.toml:2:1: unknown key `lanes.b.evry`: did you mean `every`?\n";
+    assert_eq!(String::from_utf8_lossy(&output.stderr), expected);
+}
+
+#[test]
 fn a_named_file_must_be_there() {
     let directory = tempfile::tempdir().expect("a directory");
     let missing =
@@ -101,7 +114,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
 #[test]
 fn completions_and_the_manual_go_to_stdout() {
     let directory = tempfile::tempdir().expect("a directory");
-    for arguments in [&["completions", "bash"][..], &["man"]] {
+    for arguments in [&["completions", "bash"][..], &["man"], &["man", "mock"]] {
         let output = paceline(directory.path(), arguments);
         assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
         assert!(String::from_utf8_lossy(&output.stdout).contains("paceline"));

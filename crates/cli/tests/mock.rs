@@ -73,7 +73,7 @@ fn it_refuses_what_is_beyond_its_limits_and_sums_up() {
         rest.starts_with("calls           3\n  200           2\n  429           1\n"),
         "{rest}"
     );
-    assert!(rest.ends_with("2/h             broken 1 times\n"), "{rest}");
+    assert!(rest.ends_with("2/h             violations: 1\n"), "{rest}");
     let lines = std::fs::read_to_string(&log).expect("a log");
     let paths = lines.lines().map(|line| line.contains(r#""in_flight":1}"#));
     assert_eq!(paths.collect::<Vec<_>>(), [true, true, true]);
@@ -104,6 +104,12 @@ fn an_address_in_use_is_named() {
     let output = command.args(["mock", "--listen", &mock.addr]).output().expect("it runs");
     let stderr = String::from_utf8(output.stderr).expect("text");
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr.starts_with(&format!("error: cannot listen on `{}`: ", mock.addr)), "{stderr}");
+    assert!(
+        stderr.starts_with(&format!(
+            "error: cannot listen on `{}`, choose another with `--listen`: ",
+            mock.addr
+        )),
+        "{stderr}"
+    );
     assert_eq!(mock.interrupt().0, Some(0));
 }

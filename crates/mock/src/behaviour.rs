@@ -46,7 +46,7 @@ impl fmt::Display for Behaviour {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rules: Vec<String> = self.rules().iter().map(Limit::to_string).collect();
         if rules.is_empty() {
-            f.write_str("no limits")?;
+            f.write_str("everything")?;
         } else {
             write!(f, "at most {}; beyond that 429", rules.join(", "))?;
             match self.retry_after {
@@ -58,10 +58,10 @@ impl fmt::Display for Behaviour {
             write!(f, "; answers after {}", self.latency)?;
         }
         if self.fail != Ratio::NONE {
-            write!(f, "; fails {}", self.fail)?;
+            write!(f, "; fails: {}", self.fail)?;
         }
         if self.hang != Ratio::NONE {
-            write!(f, "; never answers {}", self.hang)?;
+            write!(f, "; never answers: {}", self.hang)?;
         }
         Ok(())
     }
@@ -148,7 +148,7 @@ mod tests {
         );
         check(Preset::Windowed, "at most 20/10s; beyond that 429 without Retry-After");
         check(Preset::Grumpy, "at most 5/s; beyond that 429 with Retry-After for 3s");
-        check(Preset::Flaky, "no limits; fails 1/3");
-        check(Preset::Hung, "no limits; never answers all");
+        check(Preset::Flaky, "everything; fails: 1/3");
+        check(Preset::Hung, "everything; never answers: all");
     }
 }

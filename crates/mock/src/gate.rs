@@ -20,6 +20,8 @@ pub(crate) enum Reply {
     Refuse(Option<Span>),
     /// Nothing, ever.
     Hang,
+    /// 413 at once. It touches no limit.
+    TooLarge,
 }
 
 impl Reply {
@@ -30,6 +32,7 @@ impl Reply {
             Reply::Fail => Some(500),
             Reply::Refuse(_) => Some(429),
             Reply::Hang => None,
+            Reply::TooLarge => Some(413),
         }
     }
 }

@@ -91,8 +91,7 @@ impl Log {
         self.open += 1;
         let counts = &mut self.counts;
         counts.calls += 1;
-        let named = status.map_or_else(|| "hung".to_string(), |status| status.to_string());
-        *counts.by_status.entry(named).or_default() += 1;
+        *counts.by_status.entry(named(status)).or_default() += 1;
         counts.most_in_flight = counts.most_in_flight.max(self.open);
         if let Some(last) = self.entries.back() {
             let gap = now.since(Time(last.at_us)).0;
@@ -113,13 +112,29 @@ impl Log {
         self.entries.back().expect("just pushed")
     }
 
+    /// Corrects the status of a call whose body turned out to be too large or too slow.
+    pub(crate) fn answered(&mut self, call: u64, status: u16) {
+        let Some(entry) = self.entry(call) else { return };
+        let decided = entry.status.replace(status);
+        let by_status = &mut self.counts.by_status;
+        if let Some(calls) = by_status.get_mut(&named(decided)) {
+            *calls -= 1;
+        }
+        by_status.retain(|_, calls| *calls > 0);
+        *by_status.entry(named(Some(status))).or_default() += 1;
+    }
+
     /// Closes a call.
     pub(crate) fn ended(&mut self, call: u64, now: Time) {
         self.open -= 1;
-        let place = call.checked_sub(self.counts.forgotten + 1);
-        if let Some(entry) = place.and_then(|place| self.entries.get_mut(place as usize)) {
+        if let Some(entry) = self.entry(call) {
             entry.ended_at = Some(now);
         }
+    }
+
+    fn entry(&mut self, call: u64) -> Option<&mut Entry> {
+        let place = call.checked_sub(self.counts.forgotten + 1)?;
+        self.entries.get_mut(place as usize)
     }
 
     pub(crate) fn entries(&self) -> Vec<Entry> {
@@ -140,6 +155,10 @@ impl Log {
     }
 }
 
+fn named(status: Option<u16>) -> String {
+    status.map_or_else(|| "hung".to_string(), |status| status.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,6 +169,7 @@ mod tests {
         log.arrived(Time(10), "/a", Some(200));
         log.arrived(Time(25), "/b", Some(429));
         log.ended(1, Time(30));
+        log.answered(1, 413);
         log.arrived(Time(60), "/c", None);
         let entries = log.entries();
         assert_eq!(entries.iter().map(|e| e.in_flight).collect::<Vec<_>>(), [1, 2, 2]);
@@ -160,6 +180,6 @@ mod tests {
         assert_eq!(summary.shortest_gap_us, Some(15));
         assert_eq!(summary.violations(), 1);
         let by_status: Vec<_> = summary.by_status.iter().map(|(s, n)| (s.as_str(), *n)).collect();
-        assert_eq!(by_status, [("200", 1), ("429", 1), ("hung", 1)]);
+        assert_eq!(by_status, [("413", 1), ("429", 1), ("hung", 1)]);
     }
 }

@@ -119,12 +119,16 @@ impl Shared {
     }
 
     /// The clock is read under the lock, so that the order of the log is the order of time.
-    fn arrive(self: &Arc<Shared>, path: &str) -> (Reply, Open) {
+    fn arrive(self: &Arc<Shared>, request: &Request<Incoming>) -> (Reply, Open) {
         let mut guard = self.books();
         let books = &mut *guard;
         let now = self.now();
-        let reply = books.gate.arrive(now, books.log.open());
-        let entry = books.log.arrived(now, path, reply.status());
+        let reply = if request.body().size_hint().lower() > LARGEST_BODY as u64 {
+            Reply::TooLarge
+        } else {
+            books.gate.arrive(now, books.log.open())
+        };
+        let entry = books.log.arrived(now, request.uri().path(), reply.status());
         (books.watcher)(entry);
         let call = entry.call;
         drop(guard);
@@ -194,23 +198,25 @@ async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> Response<Ful
     match request.uri().path() {
         "/-/log" => log_response(&shared),
         "/-/summary" => summary_response(&shared, request.uri().query()),
-        path => {
-            let (reply, open) = shared.arrive(path);
+        _ => {
+            let (reply, open) = shared.arrive(&request);
             respond(request, reply, &open).await
         }
     }
 }
 
 async fn respond(request: Request<Incoming>, reply: Reply, open: &Open) -> Response<Full<Bytes>> {
-    if let Err(status) = read_body(request.into_body()).await {
-        let mut response = text(status, "the body is too large or too slow\n".to_string());
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        return response;
+    if reply != Reply::TooLarge
+        && let Err(status) = read_body(request.into_body()).await
+    {
+        open.shared.books().log.answered(open.call, status.as_u16());
+        return cut_off(status);
     }
     let latency = open.shared.books().gate.behaviour().latency;
     match reply {
         Reply::Hang => std::future::pending().await,
         Reply::Refuse(wait) => refusal(wait),
+        Reply::TooLarge => cut_off(StatusCode::PAYLOAD_TOO_LARGE),
         Reply::Answer => {
             pause(latency).await;
             text(StatusCode::OK, format!("call {}\n", open.call))
@@ -222,6 +228,13 @@ async fn respond(request: Request<Incoming>, reply: Reply, open: &Open) -> Respo
     }
 }
 
+/// The rest of the body is on its way, so the connection is of no more use.
+fn cut_off(status: StatusCode) -> Response<Full<Bytes>> {
+    let mut response = text(status, "the body is too large or too slow\n".to_string());
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
 async fn pause(latency: Span) {
     if latency > Span::ZERO {
         tokio::time::sleep(latency.into()).await;
@@ -229,9 +242,6 @@ async fn pause(latency: Span) {
 }
 
 async fn read_body(body: Incoming) -> Result<(), StatusCode> {
-    if body.size_hint().lower() > LARGEST_BODY as u64 {
-        return Err(StatusCode::PAYLOAD_TOO_LARGE);
-    }
     let mut body = Limited::new(body, LARGEST_BODY);
     let whole = async {
         while let Some(frame) = body.frame().await {

@@ -95,6 +95,17 @@ async fn bodies_are_read_up_to_a_bound() {
         format!("POST /x HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", LARGEST_BODY + 1);
     client.send(head.as_bytes()).await;
     assert_eq!(status(&client.answer().await.0), "413");
+
+    let mut client = Client::connect(mock.addr()).await;
+    client.send(b"POST /x HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n").await;
+    client.send(format!("{:x}\r\n", LARGEST_BODY + 1).as_bytes()).await;
+    client.send(&vec![0; LARGEST_BODY + 1]).await;
+    assert_eq!(status(&client.answer().await.0), "413");
+    let summary = mock.summary();
+    assert_eq!(
+        summary.by_status.into_iter().collect::<Vec<_>>(),
+        [("200".to_string(), 1), ("413".to_string(), 2)]
+    );
 }
 
 #[tokio::test]

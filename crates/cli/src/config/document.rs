@@ -59,9 +59,14 @@ impl<'t> Notes<'t> {
 
     /// Notes a mistake at a byte of the text.
     pub(super) fn note(&mut self, at: usize, what: impl Into<String>) {
-        if self.found.len() < MOST_NOTED {
+        if !self.full() {
             self.found.push((at, what.into()));
         }
+    }
+
+    /// Whether more mistakes are of no interest: loops over outside names stop here.
+    pub(super) fn full(&self) -> bool {
+        self.found.len() >= MOST_NOTED
     }
 
     /// Mistakes so far: whoever reads on can tell whether a part was read without one.
@@ -82,7 +87,9 @@ impl<'t> Notes<'t> {
         let before = &self.bytes[..at.min(self.bytes.len())];
         let line_start = before.iter().rposition(|&b| b == b'\n').map_or(0, |place| place + 1);
         let line = before.split(|&b| b == b'\n').count();
-        let column = String::from_utf8_lossy(&before[line_start..]).chars().count() + 1;
+        let row = String::from_utf8_lossy(&before[line_start..]);
+        // A byte order mark is no character that anybody sees.
+        let column = row.trim_start_matches('\u{feff}').chars().count() + 1;
         Mistake { file: self.file.clone(), line, column, what }
     }
 }
@@ -138,6 +145,9 @@ impl<'a> Section<'a> {
             if known().any(|section| section == name) {
                 continue;
             }
+            if notes.full() {
+                return;
+            }
             let kind = if value.get_ref().is_table() { "section" } else { "key" };
             let hint = match nearest(name, known()) {
                 Some(section) => format!("did you mean `[{section}]`?"),
@@ -160,6 +170,9 @@ impl<'a> Section<'a> {
         for (name, at, _) in self.entries() {
             if known.contains(&name) {
                 continue;
+            }
+            if notes.full() {
+                return;
             }
             let hint = match nearest(name, known.iter().copied()) {
                 Some(meant) => format!("did you mean `{meant}`?"),

@@ -1,5 +1,7 @@
 //! Lanes, templates and groups, and whether their limits can be meant.
 
+use std::collections::BTreeSet;
+
 use paceline_core::{
     GapFrom, GroupLimits, Limits, LimitsError, MOST_IN_FLIGHT, Portion, Priority, Rate, Window,
     check_name,
@@ -37,10 +39,14 @@ pub(super) fn read_groups(config: &mut Config, root: &Section<'_>, notes: &mut N
 /// Reads `[lanes.NAME]`. Groups have been read.
 pub(super) fn read_lanes(config: &mut Config, root: &Section<'_>, notes: &mut Notes<'_>) {
     let Some(lanes) = root.section("lanes", notes) else { return };
+    let groups: BTreeSet<&str> = config.groups.iter().map(|(name, _)| name.as_str()).collect();
     for (name, at, _) in lanes.entries() {
+        if notes.full() {
+            return;
+        }
         check_lane_name(name, at, notes);
         if let Some(lane) = lanes.section(name, notes) {
-            let lane = read_lane(name, &lane, &config.groups, notes);
+            let lane = read_lane(name, &lane, &groups, notes);
             config.lanes.push(lane);
         }
     }
@@ -82,7 +88,7 @@ fn read_group(section: &Section<'_>, notes: &mut Notes<'_>) -> GroupLimits {
 fn read_lane(
     name: &str,
     section: &Section<'_>,
-    groups: &[(String, GroupLimits)],
+    groups: &BTreeSet<&str>,
     notes: &mut Notes<'_>,
 ) -> LaneConfig {
     let before = notes.count();
@@ -112,12 +118,12 @@ fn read_lane(
 
 fn read_group_name(
     section: &Section<'_>,
-    groups: &[(String, GroupLimits)],
+    groups: &BTreeSet<&str>,
     notes: &mut Notes<'_>,
 ) -> Option<String> {
     let name = section.text("group", "the name of a group", notes)?;
-    if !groups.iter().any(|(known, _)| known == name) {
-        let hint = match nearest(name, groups.iter().map(|(known, _)| known.as_str())) {
+    if !groups.contains(name) {
+        let hint = match nearest(name, groups.iter().copied()) {
             Some(meant) => format!("did you mean `{}`?", shown(meant)),
             None => "add it as `[groups.NAME]`".to_string(),
         };

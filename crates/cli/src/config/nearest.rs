@@ -2,6 +2,8 @@
 
 /// Longer words are not compared: nobody mistypes those.
 const LONGEST_WORD: usize = 40;
+/// Known words that are compared; a file may define any number of groups.
+const MOST_WORDS: usize = 200;
 
 /// The known word nearest to `wrong`, if one is near.
 pub(super) fn nearest<'a>(
@@ -13,7 +15,7 @@ pub(super) fn nearest<'a>(
         return None;
     }
     let near = (wrong.len() / 3).max(1);
-    let distances = known.into_iter().map(|word| (distance(&wrong, word), word));
+    let distances = known.into_iter().take(MOST_WORDS).map(|word| (distance(&wrong, word), word));
     distances.filter(|&(distance, _)| distance <= near).min().map(|(_, word)| word)
 }
 

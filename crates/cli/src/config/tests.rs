@@ -287,6 +287,11 @@ fn names_are_checked() {
 }
 
 #[test]
+fn a_byte_order_mark_moves_no_column() {
+    check("\u{feff}workers = 3", "1:11: `workers` must be a table, but is 3");
+}
+
+#[test]
 fn what_is_not_toml_has_its_place_too() {
     // The sentence is the parser's own; the place is ours to get right.
     for (text, place) in

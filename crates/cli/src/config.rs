@@ -1,0 +1,158 @@
+//! The configuration: one TOML file, every key with a default, every mistake with its place.
+
+mod document;
+mod find;
+mod keys;
+mod lanes;
+mod nearest;
+mod print;
+mod settings;
+mod size;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use paceline_core::{GroupLimits, Limits, Settings, Span};
+
+use document::{Notes, Section};
+
+pub use document::Mistake;
+pub use find::Surroundings;
+pub use print::print;
+pub use size::{Size, SizeError};
+
+/// The largest file that is read.
+const LARGEST_FILE: u64 = 1 << 20;
+
+/// Everything that can be configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The file it came from, if there was one.
+    pub file: Option<PathBuf>,
+    /// What the rules are told. Its `hash_seed` is left for the engine to choose.
+    pub settings: Settings,
+    /// Lanes and templates, in the order of the file.
+    pub lanes: Vec<LaneConfig>,
+    /// Groups, in the order of the file.
+    pub groups: Vec<(String, GroupLimits)>,
+    /// Where the embedded store is.
+    pub store_path: PathBuf,
+    /// How long finished jobs can be asked about.
+    pub keep_finished: Span,
+    /// Memory for cached answers, in bytes.
+    pub cache_bytes: u64,
+    /// Where the daemon listens.
+    pub listen: SocketAddr,
+}
+
+/// One lane, or a template for lanes whose names begin alike (L10).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneConfig {
+    /// Its name; a template's ends in `*`.
+    pub name: String,
+    /// Where the service is, for tools that need to know.
+    pub url: Option<String>,
+    /// Its rules.
+    pub limits: Limits,
+}
+
+impl LaneConfig {
+    /// Whether it makes lanes rather than being one.
+    pub fn is_template(&self) -> bool {
+        self.name.ends_with('*')
+    }
+}
+
+/// Why there is no configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A file that was named is not there.
+    #[error("no file `{0}`: create it with `paceline config print > FILE`, or name another")]
+    Missing(String),
+    /// The file cannot be read.
+    #[error("cannot read the configuration `{file}`")]
+    Read {
+        /// Which.
+        file: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file is larger than any configuration.
+    #[error("`{0}` is larger than 1MiB, which no configuration needs to be")]
+    TooLarge(String),
+    /// The file was read; these are its mistakes, in its order, and there is at least one.
+    #[error("{}", .0.first().map(ToString::to_string).unwrap_or_default())]
+    Mistakes(Vec<Mistake>),
+}
+
+impl Config {
+    /// What holds without a file.
+    pub fn defaults(surroundings: &Surroundings) -> Config {
+        Config {
+            file: None,
+            settings: Settings::default(),
+            lanes: Vec::new(),
+            groups: Vec::new(),
+            store_path: surroundings.store_path(),
+            keep_finished: Span::days(7),
+            cache_bytes: 64 << 20,
+            listen: (Ipv4Addr::LOCALHOST, 7400).into(),
+        }
+    }
+
+    /// Reads the file `named`, else the one that `surroundings` lead to, else none.
+    pub fn load(named: Option<&Path>, surroundings: &Surroundings) -> Result<Config, ConfigError> {
+        match surroundings.file(named) {
+            Some(file) => Config::parse(&file, &read(&file)?, surroundings),
+            None => Ok(Config::defaults(surroundings)),
+        }
+    }
+
+    /// Reads `text`, the content of `file`.
+    pub fn parse(
+        file: &Path,
+        text: &[u8],
+        surroundings: &Surroundings,
+    ) -> Result<Config, ConfigError> {
+        let mut notes = Notes::new(file, text);
+        let mut config = Config::defaults(surroundings);
+        if let Some(text) = notes.text()
+            && let Some(document) = notes.parse(text)
+        {
+            config.read(&Section::root(document.get_ref()), &mut notes);
+        }
+        notes.finish().map_err(ConfigError::Mistakes)?;
+        // A path in a file means what it means to the file, wherever the program is started.
+        if let Some(directory) = file.parent() {
+            config.store_path = directory.join(&config.store_path);
+        }
+        config.file = Some(file.to_path_buf());
+        Ok(config)
+    }
+
+    fn read(&mut self, root: &Section<'_>, notes: &mut Notes<'_>) {
+        root.check_sections(notes);
+        settings::read_store(self, root, notes);
+        settings::read_settings(self, root, notes);
+        lanes::read_groups(self, root, notes);
+        lanes::read_lanes(self, root, notes);
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, ConfigError> {
+    let name = || file.display().to_string();
+    let mut text = Vec::new();
+    let outcome =
+        File::open(file).and_then(|file| file.take(LARGEST_FILE + 1).read_to_end(&mut text));
+    match outcome {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(ConfigError::Missing(name())),
+        Err(source) => Err(ConfigError::Read { file: name(), source }),
+        Ok(_) if text.len() as u64 > LARGEST_FILE => Err(ConfigError::TooLarge(name())),
+        Ok(_) => Ok(text),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! Every key, its default and its explanation: what is printed, suggested and known.
+
+/// What a key is worth if nobody sets it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Value {
+    /// This, as TOML.
+    Default(&'static str),
+    /// Nothing fixed; this is how it is written.
+    Example(&'static str),
+    /// Known, and refused with its own sentence.
+    Later,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Key {
+    pub(super) name: &'static str,
+    pub(super) value: Value,
+    pub(super) says: &'static str,
+}
+
+/// One section: a table of keys, or a table of such tables by name.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reference {
+    pub(super) section: &'static str,
+    /// For tables by name: the name in the example.
+    pub(super) example: Option<&'static str>,
+    pub(super) says: &'static str,
+    pub(super) keys: &'static [Key],
+}
+
+const fn default(name: &'static str, value: &'static str, says: &'static str) -> Key {
+    Key { name, value: Value::Default(value), says }
+}
+
+const fn example(name: &'static str, value: &'static str, says: &'static str) -> Key {
+    Key { name, value: Value::Example(value), says }
+}
+
+/// The keys of one section.
+pub(super) fn keys_of(section: &str) -> &'static [Key] {
+    SECTIONS.iter().find(|keys| keys.section == section).map_or(&[], |keys| keys.keys)
+}
+
+/// The keys of a limit that is written as a table.
+pub(super) const LIMIT_KEYS: [&str; 3] = ["limit", "keep", "spread"];
+
+pub(super) const SECTIONS: &[Reference] = &[
+    Reference {
+        section: "store",
+        example: None,
+        says: "Where promises survive.",
+        keys: &[
+            example(
+                "path",
+                r#""paceline.db""#,
+                "The embedded store, relative to this file. Without it: paceline/paceline.db in the XDG state directory.",
+            ),
+            Key { name: "url", value: Value::Later, says: "" },
+            default("keep_finished", r#""7d""#, "How long finished jobs can be asked about."),
+        ],
+    },
+    Reference {
+        section: "workers",
+        example: None,
+        says: "The elastic pool of workers, shared by all lanes.",
+        keys: &[
+            default("base", "10", "Workers that are always there."),
+            default("max", "20", "Workers at most."),
+            default(
+                "interactive_reserve",
+                "1",
+                "Slots that stay free for interactive calls when the pool is full.",
+            ),
+            default(
+                "lane_share",
+                "0.5",
+                "The part of `max` that one lane may hold, so that a slow one never delays another.",
+            ),
+            default(
+                "step",
+                r#""1s""#,
+                "The pool grows and shrinks by one worker per this; \"0s\" means at once.",
+            ),
+            default("grow_at", "0.6", "How full the queue is when the pool grows."),
+            default("shrink_at", "0.4", "How full the queue is when the pool shrinks."),
+            default(
+                "across_lanes",
+                r#""oldest""#,
+                "Which lane goes first among equals: \"oldest\" call, or \"turns\" for the lane that started longest ago.",
+            ),
+        ],
+    },
+    Reference {
+        section: "queue",
+        example: None,
+        says: "What may wait.",
+        keys: &[
+            default(
+                "max_waiting",
+                "10000",
+                "Waiting calls at most; beyond it a submission is refused with the moment to try again.",
+            ),
+            default(
+                "age_after",
+                r#""5m""#,
+                "A waiting call ranks one priority higher after each of these.",
+            ),
+            default("max_payload", r#""1MiB""#, "The largest payload or value of a job."),
+            default("max_lanes", "10000", "Lanes at most, those that templates make included."),
+        ],
+    },
+    Reference {
+        section: "cache",
+        example: None,
+        says: "Answers that are remembered. Errors never are.",
+        keys: &[
+            default("found_for", r#""7d""#, "How long an answer with something in it is good."),
+            default("empty_for", r#""1d""#, "How long an empty answer is good."),
+            default("memory", r#""64MiB""#, "Memory for answers, in front of the store."),
+        ],
+    },
+    Reference {
+        section: "server",
+        example: None,
+        says: "The daemon, `paceline serve`.",
+        keys: &[default("listen", r#""127.0.0.1:7400""#, "The address and port it listens on.")],
+    },
+    Reference {
+        section: "lanes",
+        example: Some("example"),
+        says: "One outside service and its limits. A name that ends in `*`, as in [lanes.\"host:*\"], is a template: lanes whose names begin so are made on demand.",
+        keys: &[
+            example("url", r#""https://api.example.org""#, "Where the service is."),
+            example("every", r#""1s""#, "The gap between calls. Without it: none."),
+            example(
+                "limits",
+                r#"["50/s", { limit = "1000/d", keep = { interactive = 0.2 }, spread = true }]"#,
+                "Calls per window, exact however the window is placed. `keep` leaves a share to that priority and higher ones; `spread` adds an even gap. Without it: none.",
+            ),
+            default("in_flight", "1", "Calls at once."),
+            default(
+                "gap_from",
+                r#""start""#,
+                "Where the gap is measured from: the \"start\" or the \"finish\" of the call before.",
+            ),
+            default(
+                "gap_share",
+                "{ interactive = 0.1, rss = 0.5, completion = 0.7, background = 1.0 }",
+                "The part of the gap that a call of each priority needs.",
+            ),
+            example(
+                "timeout",
+                r#""30s""#,
+                "How long one attempt may take. Without it: as the tool decides.",
+            ),
+            example("group", r#""example""#, "The group whose limits hold too."),
+            default(
+                "fail_after",
+                "5",
+                "Failures in a row after which the lane rests, longer each time.",
+            ),
+        ],
+    },
+    Reference {
+        section: "groups",
+        example: Some("example"),
+        says: "Limits that several lanes share. A call needs both to be open.",
+        keys: &[
+            example(
+                "every",
+                r#""200ms""#,
+                "The gap between calls of any of its lanes, at any priority.",
+            ),
+            example("limits", r#"["3/s"]"#, "Calls per window over all its lanes."),
+            example("in_flight", "4", "Calls at once over all its lanes."),
+        ],
+    },
+];

@@ -1,0 +1,109 @@
+//! The command line of `paceline`: from arguments to a command, from its result to an exit code.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{CommandFactory, Parser, Subcommand};
+use paceline_cli::config::{Config, Surroundings, print};
+use paceline_cli::exit::Exit;
+use paceline_cli::mock;
+use paceline_cli::output::{data, fail};
+
+/// Runs work against services you do not own: at their pace, never past their limits.
+#[derive(Parser)]
+#[command(name = "paceline", version, arg_required_else_help = true)]
+struct Cli {
+    /// The configuration file, instead of the one that is found
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// A rate-limited service to test clients against
+    Mock(Box<mock::Arguments>),
+    /// All settings with their defaults, or a check of yours
+    #[command(subcommand, after_help = FOUND)]
+    Config(ConfigCommand),
+    /// Completions for a shell, on stdout
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// The manual page, on stdout
+    Man {
+        /// The command it is about; else the whole program
+        command: Option<String>,
+    },
+}
+
+const FOUND: &str = "\
+The configuration is the file of `--config`, else of PACELINE_CONFIG, else paceline.toml in the
+working directory, else paceline/paceline.toml in the XDG config directory. No file is needed.";
+
+#[derive(Subcommand)]
+enum ConfigCommand {
+    /// Print every setting with its default and its explanation
+    Print,
+    /// Say what is wrong with a file, and where
+    Check {
+        /// The file; else the one that would be used
+        file: Option<PathBuf>,
+    },
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    run(cli).unwrap_or_else(|error| fail(&error)).into()
+}
+
+fn run(cli: Cli) -> anyhow::Result<Exit> {
+    match cli.command {
+        Command::Mock(arguments) => mock::run(&arguments),
+        Command::Config(ConfigCommand::Print) => done(&print()),
+        Command::Config(ConfigCommand::Check { file }) => check(file.or(cli.config).as_deref()),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "paceline", &mut script);
+            done(&String::from_utf8(script)?)
+        }
+        Command::Man { command } => manual(command.as_deref()),
+    }
+}
+
+fn check(file: Option<&Path>) -> anyhow::Result<Exit> {
+    let config = Config::load(file, &Surroundings::of_process())?;
+    let templates = config.lanes.iter().filter(|lane| lane.is_template()).count();
+    let (lanes, groups) = (config.lanes.len() - templates, config.groups.len());
+    let file = match &config.file {
+        Some(file) => file.display().to_string(),
+        None => "no file, the defaults hold".to_string(),
+    };
+    let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let counts = [count(lanes, "lane"), count(templates, "template"), count(groups, "group")];
+    done(&format!("ok: {file}: {}\n", counts.join(", ")))
+}
+
+fn manual(command: Option<&str>) -> anyhow::Result<Exit> {
+    let mut whole = Cli::command();
+    whole.build();
+    let about = match command {
+        Some(name) => whole.find_subcommand(name).cloned(),
+        None => Some(whole),
+    };
+    let about = about.with_context(|| {
+        let name = command.unwrap_or_default();
+        format!("no command named `{name}`: `paceline help` lists them")
+    })?;
+    let mut page = Vec::new();
+    clap_mangen::Man::new(about).render(&mut page)?;
+    done(&String::from_utf8(page)?)
+}
+
+fn done(text: &str) -> anyhow::Result<Exit> {
+    data(text)?;
+    Ok(Exit::Done)
+}

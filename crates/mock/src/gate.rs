@@ -1,0 +1,181 @@
+//! What the service does with a call: pure, with the moment as an argument.
+
+use std::collections::VecDeque;
+
+use paceline_core::{Span, Time};
+
+use crate::behaviour::Behaviour;
+
+/// Calls that one window remembers; a window with a larger `max` counts to this.
+const MOST_REMEMBERED: usize = 1_000_000;
+
+/// What a call gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    /// 200 after the latency.
+    Answer,
+    /// 500 after the latency.
+    Fail,
+    /// 429 at once, with the wait it names.
+    Refuse(Option<Span>),
+    /// Nothing, ever.
+    Hang,
+    /// 413 at once. It touches no limit.
+    TooLarge,
+}
+
+impl Reply {
+    /// The status on the wire, if there is one.
+    pub(crate) fn status(self) -> Option<u16> {
+        match self {
+            Reply::Answer => Some(200),
+            Reply::Fail => Some(500),
+            Reply::Refuse(_) => Some(429),
+            Reply::Hang => None,
+            Reply::TooLarge => Some(413),
+        }
+    }
+}
+
+/// The service's own books. Only calls it let in count, so a refused client gets in later.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    behaviour: Behaviour,
+    let_in: u64,
+    last_at: Option<Time>,
+    /// Per window, the arrivals that still count.
+    windows: Vec<VecDeque<Time>>,
+    refusing_until: Time,
+}
+
+impl Gate {
+    pub(crate) fn new(behaviour: Behaviour) -> Gate {
+        let windows = behaviour.limits.iter().map(|_| VecDeque::new()).collect();
+        Gate { behaviour, let_in: 0, last_at: None, windows, refusing_until: Time::ZERO }
+    }
+
+    pub(crate) fn behaviour(&self) -> &Behaviour {
+        &self.behaviour
+    }
+
+    /// Decides about a call that arrives `now` while `others` are open.
+    pub(crate) fn arrive(&mut self, now: Time, others: usize) -> Reply {
+        if now < self.refusing_until {
+            return Reply::Refuse(Some(self.refusing_until.since(now)));
+        }
+        if !self.allows(now, others) {
+            if let Some(wait) = self.behaviour.retry_after {
+                self.refusing_until = now + wait;
+            }
+            return Reply::Refuse(self.behaviour.retry_after);
+        }
+        self.count(now);
+        if self.behaviour.hang.takes(self.let_in) {
+            Reply::Hang
+        } else if self.behaviour.fail.takes(self.let_in) {
+            Reply::Fail
+        } else {
+            Reply::Answer
+        }
+    }
+
+    fn allows(&self, now: Time, others: usize) -> bool {
+        let wanted = &self.behaviour;
+        let apart = |earlier: Time, span| now.since(earlier) + wanted.tolerance >= span;
+        let gap = match (wanted.every, self.last_at) {
+            (Some(every), Some(last_at)) => apart(last_at, every),
+            _ => true,
+        };
+        let windows = wanted.limits.iter().zip(&self.windows).all(|(rate, arrivals)| {
+            let full = arrivals.len() >= (rate.max.get() as usize).min(MOST_REMEMBERED);
+            !full || arrivals.front().is_none_or(|&first| apart(first, rate.per))
+        });
+        let room = wanted.in_flight.is_none_or(|most| others < most.get() as usize);
+        gap && windows && room
+    }
+
+    fn count(&mut self, now: Time) {
+        self.let_in += 1;
+        self.last_at = Some(now);
+        for (rate, arrivals) in self.behaviour.limits.iter().zip(&mut self.windows) {
+            while arrivals.len() >= (rate.max.get() as usize).min(MOST_REMEMBERED) {
+                arrivals.pop_front();
+            }
+            arrivals.push_back(now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::{Arrival, violations};
+    use crate::ratio::Ratio;
+    use proptest::prelude::*;
+
+    fn replies(behaviour: Behaviour, millis: &[u64]) -> Vec<Option<u16>> {
+        let mut gate = Gate::new(behaviour);
+        millis.iter().map(|ms| gate.arrive(Time(ms * 1_000), 0).status()).collect()
+    }
+
+    #[test]
+    fn calls_beyond_a_window_are_refused_until_it_slides() {
+        let limits = vec!["2/s".parse().expect("a rate")];
+        let got =
+            replies(Behaviour { limits, ..Behaviour::default() }, &[0, 10, 20, 999, 1_000, 1_005]);
+        assert_eq!(got, [Some(200), Some(200), Some(429), Some(429), Some(200), Some(429)]);
+    }
+
+    #[test]
+    fn a_refusal_with_a_date_refuses_until_then() {
+        let behaviour = Behaviour {
+            every: Some(Span::millis(100)),
+            retry_after: Some(Span::secs(2)),
+            ..Behaviour::default()
+        };
+        let mut gate = Gate::new(behaviour);
+        assert_eq!(gate.arrive(Time(0), 0), Reply::Answer);
+        assert_eq!(gate.arrive(Time(50_000), 0), Reply::Refuse(Some(Span::secs(2))));
+        assert_eq!(gate.arrive(Time(1_050_000), 0), Reply::Refuse(Some(Span::secs(1))));
+        assert_eq!(gate.arrive(Time(2_050_000), 0), Reply::Answer);
+    }
+
+    #[test]
+    fn too_many_at_once_are_refused() {
+        let in_flight = std::num::NonZeroU32::new(2);
+        let mut gate = Gate::new(Behaviour { in_flight, ..Behaviour::default() });
+        assert_eq!(gate.arrive(Time(0), 1), Reply::Answer);
+        assert_eq!(gate.arrive(Time(1), 2), Reply::Refuse(None));
+    }
+
+    #[test]
+    fn one_in_three_fails() {
+        let got =
+            replies(Behaviour { fail: Ratio::one_in(3), ..Behaviour::default() }, &[0, 1, 2, 3]);
+        assert_eq!(got, [Some(200), Some(200), Some(500), Some(200)]);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_let_in_keeps_to_the_limits(
+            steps in prop::collection::vec(0..400_000u64, 0..80), max in 1..4u32, tolerance in 0..2_000u64,
+        ) {
+            let limits = vec![format!("{max}/s").parse().expect("a rate")];
+            let every = Some(Span::millis(100));
+            let tolerance = Span(tolerance);
+            let behaviour = Behaviour { every, limits, tolerance, ..Behaviour::default() };
+            let mut gate = Gate::new(behaviour.clone());
+            let mut now = Time(0);
+            let mut let_in = Vec::new();
+            for step in steps {
+                now = now + Span(step);
+                if gate.arrive(now, 0) == Reply::Answer {
+                    let_in.push(Arrival { at: now, ended_at: Some(now) });
+                }
+            }
+            for rule in behaviour.rules() {
+                prop_assert_eq!(violations(&let_in, rule, tolerance), []);
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! What arrived, in order, and what it comes to.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use paceline_core::{Span, Time};
+use serde::Serialize;
+
+use crate::behaviour::Behaviour;
+use crate::check::{Arrival, violations};
+
+/// Calls that are remembered; beyond it the oldest are forgotten and only counted.
+pub const MOST_ENTRIES: usize = 1_000_000;
+/// Bytes of a path that are remembered.
+const LONGEST_PATH: usize = 1_000;
+
+/// One call as it arrived.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Entry {
+    /// Its number, from 1.
+    pub call: u64,
+    /// When its head had been read, in microseconds since the start.
+    pub at_us: u64,
+    /// The path it asked for. Queries may carry keys, so they are left out.
+    pub path: String,
+    /// The status it gets, decided at arrival; nothing if it hangs.
+    pub status: Option<u16>,
+    /// How many calls were open, itself included.
+    pub in_flight: usize,
+    /// When it had been answered or given up.
+    #[serde(skip)]
+    pub ended_at: Option<Time>,
+}
+
+impl Entry {
+    /// As the checker sees it.
+    pub fn arrival(&self) -> Arrival {
+        Arrival { at: Time(self.at_us), ended_at: self.ended_at }
+    }
+}
+
+/// How often a limit was broken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LimitCount {
+    /// The limit, as written.
+    pub limit: String,
+    /// Calls that broke it.
+    pub violations: usize,
+}
+
+/// What all calls come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    /// Calls in all, refused ones included.
+    pub calls: u64,
+    /// Calls by status; those that got none under `hung`.
+    pub by_status: BTreeMap<String, u64>,
+    /// The most that were open at once.
+    pub most_in_flight: usize,
+    /// The shortest span between two arrivals, in microseconds.
+    pub shortest_gap_us: Option<u64>,
+    /// Its own limits, and how often the calls broke them, refused ones included.
+    pub limits: Vec<LimitCount>,
+    /// What counts as in time, in milliseconds.
+    pub tolerance_ms: u64,
+    /// Calls too old to be looked at for violations.
+    pub forgotten: u64,
+}
+
+impl Summary {
+    /// Violations of all limits together.
+    pub fn violations(&self) -> usize {
+        self.limits.iter().map(|limit| limit.violations).sum()
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    entries: VecDeque<Entry>,
+    counts: Summary,
+    open: usize,
+}
+
+impl Log {
+    /// How many calls are open.
+    pub(crate) fn open(&self) -> usize {
+        self.open
+    }
+
+    /// Remembers a call that arrived, and opens it.
+    pub(crate) fn arrived(&mut self, now: Time, path: &str, status: Option<u16>) -> &Entry {
+        self.open += 1;
+        let counts = &mut self.counts;
+        counts.calls += 1;
+        *counts.by_status.entry(named(status)).or_default() += 1;
+        counts.most_in_flight = counts.most_in_flight.max(self.open);
+        if let Some(last) = self.entries.back() {
+            let gap = now.since(Time(last.at_us)).0;
+            counts.shortest_gap_us = Some(counts.shortest_gap_us.map_or(gap, |g| g.min(gap)));
+        }
+        if self.entries.len() == MOST_ENTRIES {
+            self.entries.pop_front();
+            counts.forgotten += 1;
+        }
+        self.entries.push_back(Entry {
+            call: counts.calls,
+            at_us: now.0,
+            path: path[..path.floor_char_boundary(LONGEST_PATH)].to_string(),
+            status,
+            in_flight: self.open,
+            ended_at: None,
+        });
+        self.entries.back().expect("just pushed")
+    }
+
+    /// Corrects the status of a call whose body turned out to be too large or too slow.
+    pub(crate) fn answered(&mut self, call: u64, status: u16) {
+        let Some(entry) = self.entry(call) else { return };
+        let decided = entry.status.replace(status);
+        let by_status = &mut self.counts.by_status;
+        if let Some(calls) = by_status.get_mut(&named(decided)) {
+            *calls -= 1;
+        }
+        by_status.retain(|_, calls| *calls > 0);
+        *by_status.entry(named(Some(status))).or_default() += 1;
+    }
+
+    /// Closes a call.
+    pub(crate) fn ended(&mut self, call: u64, now: Time) {
+        self.open -= 1;
+        if let Some(entry) = self.entry(call) {
+            entry.ended_at = Some(now);
+        }
+    }
+
+    fn entry(&mut self, call: u64) -> Option<&mut Entry> {
+        let place = call.checked_sub(self.counts.forgotten + 1)?;
+        self.entries.get_mut(place as usize)
+    }
+
+    pub(crate) fn entries(&self) -> Vec<Entry> {
+        self.entries.iter().cloned().collect()
+    }
+
+    pub(crate) fn summary(&self, behaviour: &Behaviour, tolerance: Span) -> Summary {
+        let arrivals: Vec<Arrival> = self.entries.iter().map(Entry::arrival).collect();
+        let count = |rule: crate::Limit| LimitCount {
+            limit: rule.to_string(),
+            violations: violations(&arrivals, rule, tolerance).len(),
+        };
+        Summary {
+            limits: behaviour.rules().into_iter().map(count).collect(),
+            tolerance_ms: tolerance.as_millis(),
+            ..self.counts.clone()
+        }
+    }
+}
+
+fn named(status: Option<u16>) -> String {
+    status.map_or_else(|| "hung".to_string(), |status| status.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_keeps_the_order_and_the_counts() {
+        let mut log = Log::default();
+        log.arrived(Time(10), "/a", Some(200));
+        log.arrived(Time(25), "/b", Some(429));
+        log.ended(1, Time(30));
+        log.answered(1, 413);
+        log.arrived(Time(60), "/c", None);
+        let entries = log.entries();
+        assert_eq!(entries.iter().map(|e| e.in_flight).collect::<Vec<_>>(), [1, 2, 2]);
+        assert_eq!(entries[0].ended_at, Some(Time(30)));
+        let behaviour = Behaviour { every: Some(Span(20)), ..Behaviour::default() };
+        let summary = log.summary(&behaviour, Span::ZERO);
+        assert_eq!((summary.calls, summary.most_in_flight), (3, 2));
+        assert_eq!(summary.shortest_gap_us, Some(15));
+        assert_eq!(summary.violations(), 1);
+        let by_status: Vec<_> = summary.by_status.iter().map(|(s, n)| (s.as_str(), *n)).collect();
+        assert_eq!(by_status, [("413", 1), ("429", 1), ("hung", 1)]);
+    }
+}

@@ -347,6 +347,8 @@ fn answers_come_in_the_order_asked_and_expire(place: &mut Place) {
     // The same question on another lane is another question.
     let elsewhere = Lookup { lane: "other".into(), ..lookup("b") };
     assert_eq!(place.store().answers(&[elsewhere], Time(9)).expect("answers"), [None]);
+    // What was just looked at is in memory when it is replaced.
+    assert_eq!(place.answers(&["a", "b"], 9).iter().flatten().count(), 2);
     // A new answer counts, be it that there is nothing now, and be it for a shorter time.
     place.commit(&[Write::Answer(found("a", "3", 30)), Write::Answer(nothing("b", 12))]);
     assert_eq!(place.answers(&["a", "b"], 11), [Some(found("a", "3", 30)), Some(nothing("b", 12))]);

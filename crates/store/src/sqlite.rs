@@ -294,8 +294,7 @@ mod tests {
         };
         let stamp = |n| Stamp { time: Time(n), ..Stamp::default() };
         let commit = |n: u64| store.commit(&stamp(n), &[Write::Answer(answer(n))]).map(|()| n);
-        let (accepted, refused): (Vec<_>, Vec<_>) =
-            (1..20).map(commit).partition(|done| done.is_ok());
+        let (accepted, refused): (Vec<_>, Vec<_>) = (1..20).map(commit).partition(Result::is_ok);
         let texts: Vec<String> =
             refused.into_iter().map(|done| done.expect_err("refused").to_string()).collect();
         assert!(texts[0].starts_with("no room left on the disk of `"), "{}", texts[0]);

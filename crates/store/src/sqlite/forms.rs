@@ -135,8 +135,8 @@ mod tests {
     /// type under this form number and give the new one the next.
     #[track_caller]
     fn check(written: &[u8], expected: &str) {
-        let hex: String = written.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex, expected);
+        let hex: Vec<String> = written.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex.concat(), expected);
     }
 
     #[test]

@@ -158,10 +158,10 @@ fn b4_a_full_disk_ends_the_store_and_loses_nothing_accepted() {
     let Some(disk) = Disk::of("4m") else { return };
     let path = disk.path().join("store.db");
     let mut store = Sqlite::open(&path).expect("a new store");
-    let mut story = Story::new(9, 20_000);
+    let mut told = Story::new(9, 20_000);
     let mut batches = Vec::new();
     let error = loop {
-        let (stamp, writes) = story.batch(10);
+        let (stamp, writes) = told.batch(10);
         let done = store.commit(&stamp, &writes);
         batches.push((stamp, writes));
         if let Err(error) = done {

@@ -17,6 +17,7 @@ const PAYLOAD: usize = 200;
 fn main() {
     let directory = std::env::args().nth(1).unwrap_or_else(|| ".".into());
     let directory = tempfile::tempdir_in(directory).expect("a directory to write in");
+    alone(&directory.path().join("alone.db"));
     lives(&directory.path().join("released.db"), Trace::Released);
     lives(&directory.path().join("kept.db"), Trace::Kept);
     waiting(&directory.path().join("waiting.db"), 1_000_000);
@@ -29,6 +30,17 @@ enum Trace {
     Kept,
 }
 
+/// One job per commit: what a single caller waits for.
+fn alone(path: &Path) {
+    let mut store = Sqlite::open(path).expect("a new store");
+    let specs = specs();
+    let writes: Vec<Write> = (1..=10_000).map(|id| accepted(id, &specs)).collect();
+    let begin = Clock::now();
+    let commits = commits(&mut store, writes.chunks(1));
+    println!("one at a time: {}", begin.spent());
+    println!("  {commits}");
+}
+
 /// Full lives: in each commit one batch is accepted, one reserved and one finished.
 fn lives(path: &Path, trace: Trace) {
     let mut store = Sqlite::open(path).expect("a new store");
@@ -36,21 +48,24 @@ fn lives(path: &Path, trace: Trace) {
     let batches = 1_200;
     let turns: Vec<Vec<Write>> =
         (0..batches + 2).map(|n| turn(&specs, n, batches, trace)).collect();
-    let mut commits = Vec::with_capacity(turns.len());
     let begin = Clock::now();
-    for writes in &turns {
-        let one = Clock::now();
+    let commits = commits(&mut store, turns.iter().map(Vec::as_slice));
+    let pace = (batches * BATCH) as f64 / begin.wall().as_secs_f64();
+    println!("{trace:?}: {}, {pace:.0} jobs/s", begin.spent());
+    println!("  {commits}");
+}
+
+fn commits<'w>(store: &mut Sqlite, turns: impl Iterator<Item = &'w [Write]>) -> String {
+    let mut spans = Vec::new();
+    for writes in turns {
+        let one = instant();
         store.commit(&Stamp::default(), writes).expect("a commit");
-        commits.push(one.wall());
+        spans.push(one.elapsed());
     }
-    commits.sort_unstable();
-    let jobs = (batches * BATCH) as f64;
-    let (p50, p99) = (commits[commits.len() / 2], commits[commits.len() * 99 / 100]);
-    println!("{trace:?}: {}, {:.0} jobs/s", begin.spent(), jobs / begin.wall().as_secs_f64());
-    println!(
-        "  a commit takes {p50:.1?} (p50), {p99:.1?} (p99), {:.1?} (max)",
-        commits[commits.len() - 1]
-    );
+    spans.sort_unstable();
+    let at = |permille: usize| spans[(spans.len() * permille / 1_000).min(spans.len() - 1)];
+    let (p50, p99, p999, max) = (at(500), at(990), at(999), at(1_000));
+    format!("a commit takes {p50:.2?} (p50), {p99:.2?} (p99), {p999:.2?} (p99.9), {max:.2?} (max)")
 }
 
 fn turn(specs: &[Arc<JobSpec>], n: u64, batches: u64, trace: Trace) -> Vec<Write> {
@@ -151,9 +166,8 @@ struct Clock {
 }
 
 impl Clock {
-    #[expect(clippy::disallowed_methods, reason = "this program measures")]
     fn now() -> Clock {
-        Clock { began: Instant::now(), cpu: cpu() }
+        Clock { began: instant(), cpu: cpu() }
     }
 
     fn wall(&self) -> Duration {
@@ -163,6 +177,11 @@ impl Clock {
     fn spent(&self) -> String {
         format!("{:.2?} wall, {:.2?} CPU", self.wall(), cpu().saturating_sub(self.cpu))
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this program measures")]
+fn instant() -> Instant {
+    Instant::now()
 }
 
 /// Processor time of this process, in user and system mode, where the system tells.

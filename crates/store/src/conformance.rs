@@ -1,3 +1,532 @@
-//! The promises.
-/// x
-pub fn all(_: &mut dyn FnMut() -> Box<dyn FnMut() -> Box<dyn crate::Store>>) {}
+//! The promises of a store as one suite: every backend runs all of it.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use paceline_core::{
+    AddedCall, Announced, Answer, AttemptId, CachedAnswer, CachedValue, CallId, CallRecord,
+    CallReport, Counters, Failure, JobId, JobRecord, JobSpec, JobState, LaneId, LaneRecord, Lookup,
+    OnDuplicate, Outcome, Priority, Rate, Record, Report, Reservation, SettledCall, Skip, Span,
+    Stamp, Terms, Time, Until, Write,
+};
+
+use crate::{PRUNE_STEP, Store, StoredJob};
+
+/// Opens one place again and again; whoever asks has dropped what it opened before.
+pub type Open = Box<dyn FnMut() -> Box<dyn Store>>;
+
+/// Runs the whole suite; each call of `fresh` is to give a new and empty place.
+pub fn all(fresh: &mut dyn FnMut() -> Open) {
+    let promises = [
+        a_new_store_is_empty,
+        the_stamp_is_that_of_the_last_commit,
+        what_was_written_is_read_back_in_order,
+        a_write_replaces_what_it_names,
+        a_later_write_of_a_batch_sees_the_earlier_ones,
+        an_attempt_leaves_its_trace_until_forgotten,
+        forgetting_keeps_open_reservations_and_other_lanes,
+        a_dropped_lane_leaves_nothing,
+        a_finished_job_keeps_its_report_and_loses_its_calls,
+        every_outcome_is_kept_exactly,
+        jobs_are_listed_in_pages,
+        a_payload_outlives_its_job,
+        answers_come_in_the_order_asked_and_expire,
+        pruning_takes_small_steps_and_only_what_is_old,
+        the_largest_numbers_survive,
+    ];
+    for promise in promises {
+        promise(&mut Place::new(fresh()));
+    }
+}
+
+/// One place, opened anew before each look at it.
+struct Place {
+    open: Open,
+    store: Option<Box<dyn Store>>,
+}
+
+impl Place {
+    fn new(open: Open) -> Place {
+        Place { open, store: None }
+    }
+
+    fn reopen(&mut self) -> &mut dyn Store {
+        self.store = None;
+        &mut **self.store.insert((self.open)())
+    }
+
+    fn store(&mut self) -> &mut dyn Store {
+        match self.store {
+            Some(ref mut store) => &mut **store,
+            None => self.reopen(),
+        }
+    }
+
+    #[track_caller]
+    fn commit(&mut self, writes: &[Write]) {
+        self.store().commit(&Stamp::default(), writes).expect("a commit");
+    }
+
+    /// What a load hands out, which must be the same before and after opening anew.
+    #[track_caller]
+    fn records(&mut self) -> Vec<Record> {
+        let before = records(self.store());
+        let after = records(self.reopen());
+        assert_eq!(before, after, "opening anew changes nothing");
+        after
+    }
+
+    #[track_caller]
+    fn job(&mut self, id: u64) -> Option<StoredJob> {
+        let before = self.store().job(JobId(id)).expect("a look");
+        let after = self.reopen().job(JobId(id)).expect("a look");
+        assert_eq!(before, after, "opening anew changes nothing");
+        after
+    }
+
+    #[track_caller]
+    fn answers(&mut self, keys: &[&str], now: u64) -> Vec<Option<CachedAnswer>> {
+        let lookups: Vec<Lookup> = keys.iter().map(|key| lookup(key)).collect();
+        let warm = self.store().answers(&lookups, Time(now)).expect("answers");
+        let cold = self.reopen().answers(&lookups, Time(now)).expect("answers");
+        assert_eq!(warm, cold, "memory in front changes nothing");
+        cold
+    }
+
+    #[track_caller]
+    fn listed(&mut self, after: u64, most: usize) -> Vec<u64> {
+        let listed = self.store().list(JobId(after), most).expect("a list");
+        for stored in &listed {
+            let job = self.store().job(stored.record.id).expect("a look");
+            assert_eq!(job.as_ref(), Some(stored));
+        }
+        listed.iter().map(|stored| stored.record.id.0).collect()
+    }
+}
+
+fn records(store: &mut dyn Store) -> Vec<Record> {
+    let mut records = Vec::new();
+    store.load(&mut |record| records.push(record)).expect("a load");
+    records
+}
+
+fn a_new_store_is_empty(place: &mut Place) {
+    assert_eq!(place.store().load(&mut |_| panic!("nothing there")).expect("a load"), None);
+    assert_eq!(place.reopen().load(&mut |_| panic!("nothing there")).expect("a load"), None);
+    assert_eq!(place.store().list(JobId(0), 10).expect("a list"), []);
+    assert_eq!(place.store().payload(JobId(1)).expect("a look"), None);
+    assert_eq!(place.store().prune(Time::NEVER, Time::NEVER).expect("a step"), 0);
+    assert_eq!(place.answers(&["a"], 0), [None]);
+}
+
+fn the_stamp_is_that_of_the_last_commit(place: &mut Place) {
+    let next = Counters { job: 7, attempt: 8, lane: 9 };
+    let first = Stamp { time: Time(1), wall: Time(2), boot: u64::MAX, since_boot: 4, next };
+    let second = Stamp { time: Time(11), wall: Time(1), boot: 3, ..first };
+    for stamp in [first, second] {
+        place.store().commit(&stamp, &[]).expect("a commit");
+        assert_eq!(place.store().load(&mut |_| ()).expect("a load"), Some(stamp));
+        assert_eq!(place.reopen().load(&mut |_| ()).expect("a load"), Some(stamp));
+    }
+}
+
+fn what_was_written_is_read_back_in_order(place: &mut Place) {
+    let jobs = [job(1), job_with_everything(2), job(300)];
+    let calls = [call(1, 0), call_with_everything(2, 1), call(2, 2)];
+    let lanes = [lane(1), lane_with_everything(2)];
+    let attempts = [attempt(1, 5), attempt(2, 6), attempt(1, 7)];
+    let mut writes = Vec::new();
+    // Backwards: the order of a load is its own.
+    writes.extend(attempts.iter().rev().cloned().map(Write::Reserve));
+    writes.extend(jobs.iter().rev().map(|job| Write::Job(job.clone(), b"x".as_slice().into())));
+    writes.extend(calls.iter().rev().cloned().map(Write::Call));
+    writes.extend(lanes.iter().rev().cloned().map(Write::Lane));
+    place.commit(&writes);
+    let mut expected: Vec<Record> = lanes.into_iter().map(Record::Lane).collect();
+    expected.extend(jobs.into_iter().map(Record::Job));
+    expected.extend(calls.into_iter().map(Record::Call));
+    expected.extend(attempts.into_iter().map(Record::Reservation));
+    assert_eq!(place.records(), expected);
+}
+
+fn a_write_replaces_what_it_names(place: &mut Place) {
+    place.commit(&[
+        Write::Lane(lane(1)),
+        Write::Job(job(1), b"before".as_slice().into()),
+        Write::Job(job(2), b"kept".as_slice().into()),
+        Write::Call(call(1, 0)),
+    ]);
+    let terms = Terms { priority: None, due: Some(Time(4)), deadline: Some(Time(5)), callers: 3 };
+    let later = CallRecord { attempts: 9, ..call(1, 0) };
+    let slower = LaneRecord { slowed: 2, ..lane(1) };
+    place.commit(&[
+        Write::Terms(JobId(1), terms.clone()),
+        Write::Payload(JobId(1), b"after".as_slice().into()),
+        Write::Call(later.clone()),
+        Write::Lane(slower.clone()),
+    ]);
+    let changed = JobRecord { terms, ..job(1) };
+    let expected =
+        [Record::Lane(slower), Record::Job(changed), Record::Job(job(2)), Record::Call(later)];
+    assert_eq!(place.records(), expected);
+    assert_eq!(place.store().payload(JobId(1)).expect("a look").as_deref(), Some(&b"after"[..]));
+    assert_eq!(place.store().payload(JobId(2)).expect("a look").as_deref(), Some(&b"kept"[..]));
+}
+
+fn a_later_write_of_a_batch_sees_the_earlier_ones(place: &mut Place) {
+    let done = report(1, 5, vec![]);
+    let terms = Terms { callers: 2, ..job(1).terms };
+    place.commit(&[
+        Write::Job(job(1), b"x".as_slice().into()),
+        Write::Terms(JobId(1), terms.clone()),
+        Write::Call(call(1, 0)),
+        Write::Reserve(attempt(1, 1)),
+        Write::Started(LaneId(1), AttemptId(1), Time(3)),
+        Write::Ended(LaneId(1), AttemptId(1), Time(4)),
+        Write::Forget(LaneId(1), AttemptId(2)),
+        Write::Finish(done.clone()),
+    ]);
+    assert_eq!(place.records(), []);
+    let record = JobRecord { terms, ..job(1) };
+    assert_eq!(place.job(1), Some(StoredJob { record, report: Some(done) }));
+}
+
+fn an_attempt_leaves_its_trace_until_forgotten(place: &mut Place) {
+    place.commit(&[1, 2, 3].map(|id| Write::Reserve(attempt(1, id))));
+    place.commit(&[
+        Write::Started(LaneId(1), AttemptId(1), Time(70)),
+        Write::Ended(LaneId(1), AttemptId(1), Time(80)),
+        Write::Started(LaneId(1), AttemptId(2), Time(75)),
+        Write::Release(LaneId(1), AttemptId(3)),
+    ]);
+    let first = Reservation { at: Time(70), ended_at: Some(Time(80)), ..attempt(1, 1) };
+    let second = Reservation { at: Time(75), ..attempt(1, 2) };
+    assert_eq!(place.records(), [first, second].map(Record::Reservation));
+    // A trace can go alone, too.
+    place.commit(&[Write::Release(LaneId(1), AttemptId(1))]);
+    assert_eq!(place.records().len(), 1);
+}
+
+fn forgetting_keeps_open_reservations_and_other_lanes(place: &mut Place) {
+    let reserve = |&(lane, id)| Write::Reserve(attempt(lane, id));
+    place.commit(&[(1, 1), (1, 2), (2, 3), (1, 4), (1, 5)].iter().map(reserve).collect::<Vec<_>>());
+    let end = |&(lane, id)| Write::Ended(LaneId(lane), AttemptId(id), Time(9));
+    place.commit(&[(1, 1), (2, 3), (1, 4), (1, 5)].iter().map(end).collect::<Vec<_>>());
+    // What has ended must be known after opening anew as well.
+    place.reopen().load(&mut |_| ()).expect("a load");
+    place.commit(&[Write::Forget(LaneId(1), AttemptId(5))]);
+    assert_eq!(attempts(place), [2, 3, 5]);
+    // And to a store that commits before it is loaded.
+    place.reopen();
+    place.commit(&[
+        Write::Forget(LaneId(1), AttemptId(100)),
+        Write::Forget(LaneId(7), AttemptId(9)),
+    ]);
+    assert_eq!(attempts(place), [2, 3]);
+}
+
+fn a_dropped_lane_leaves_nothing(place: &mut Place) {
+    place.commit(&[
+        Write::Lane(lane(1)),
+        Write::Lane(lane(2)),
+        Write::Reserve(attempt(1, 1)),
+        Write::Reserve(attempt(2, 2)),
+    ]);
+    place.commit(&[
+        Write::Ended(LaneId(1), AttemptId(1), Time(9)),
+        Write::Ended(LaneId(2), AttemptId(2), Time(9)),
+        Write::DropLane(LaneId(1)),
+    ]);
+    let left = Reservation { ended_at: Some(Time(9)), ..attempt(2, 2) };
+    assert_eq!(place.records(), [Record::Lane(lane(2)), Record::Reservation(left)]);
+}
+
+fn a_finished_job_keeps_its_report_and_loses_its_calls(place: &mut Place) {
+    let submit = |id| Write::Job(job_with_everything(id), b"x".as_slice().into());
+    place.commit(&[submit(1), submit(2), Write::Call(call(1, 0)), Write::Call(call(1, 3))]);
+    place.commit(&[Write::Call(call(2, 0))]);
+    place.reopen();
+    let done = report(1, 5, vec![call_report("a", Outcome::Empty)]);
+    place.commit(&[Write::Finish(done.clone())]);
+    let left = [Record::Job(job_with_everything(2)), Record::Call(call(2, 0))];
+    assert_eq!(place.records(), left);
+    let finished = StoredJob { record: job_with_everything(1), report: Some(done) };
+    assert_eq!(place.job(1), Some(finished));
+    let unfinished = StoredJob { record: job_with_everything(2), report: None };
+    assert_eq!(place.job(2), Some(unfinished));
+    assert_eq!(place.job(3), None);
+}
+
+fn every_outcome_is_kept_exactly(place: &mut Place) {
+    let wait = Span::micros(1_500_001);
+    let outcomes = [
+        Outcome::Done { conclusive: true, value: b"{\"a\":[1]}".as_slice().into() },
+        Outcome::Done { conclusive: false, value: b"not JSON".as_slice().into() },
+        Outcome::Empty,
+        Outcome::Skipped(Skip::MaxWait { wait, max_wait: wait, priority: Priority::Rss }),
+        Outcome::Skipped(Skip::StartWithin { start_within: wait }),
+        Outcome::Skipped(Skip::Deadline),
+        Outcome::Skipped(Skip::EarlyExit),
+        Outcome::Skipped(Skip::NotApplicable),
+        Outcome::Skipped(Skip::Stage),
+        Outcome::Failed(Failure::transient("timeout").because("after 30 s")),
+        Outcome::Failed(Failure::permanent("status_404")),
+        Outcome::Cancelled,
+        Outcome::Duplicate { of: JobId(4) },
+        Outcome::Moved { to: "host:b".into() },
+    ];
+    let states = [JobState::Done, JobState::Failed, JobState::Skipped, JobState::Cancelled];
+    let answers = [Answer::Conclusive, Answer::All, Answer::Empty, Answer::Inconclusive];
+    for (id, (state, answer)) in (1..).zip(states.into_iter().zip(answers)) {
+        let calls = outcomes.iter().map(|outcome| call_report("a", outcome.clone())).collect();
+        let done = Report { state, answer, ..report(id, 5, calls) };
+        let settle = |(index, outcome): (u16, &Outcome)| {
+            let outcome = outcome.clone();
+            let settled = Some(SettledCall { outcome, waited: 1, ran: 2, cached: true });
+            CallRecord { settled, ..call(id, index) }
+        };
+        let settled: Vec<CallRecord> = (0..).zip(&outcomes).map(settle).collect();
+        let mut writes = vec![Write::Job(job(id), b"".as_slice().into())];
+        writes.extend(settled.iter().cloned().map(Write::Call));
+        place.commit(&writes);
+        let mut expected = vec![Record::Job(job(id))];
+        expected.extend(settled.into_iter().map(Record::Call));
+        assert_eq!(place.records(), expected);
+        place.commit(&[Write::Finish(done.clone())]);
+        assert_eq!(place.job(id).and_then(|stored| stored.report), Some(done));
+    }
+}
+
+fn jobs_are_listed_in_pages(place: &mut Place) {
+    place
+        .commit(&(1..=9).map(|id| Write::Job(job(id), b"x".as_slice().into())).collect::<Vec<_>>());
+    place.commit(&[2, 3, 7].map(|id| Write::Finish(report(id, 5, vec![]))));
+    assert_eq!(place.listed(0, 4), [1, 2, 3, 4]);
+    assert_eq!(place.listed(4, 4), [5, 6, 7, 8]);
+    assert_eq!(place.listed(8, 4), [9]);
+    assert_eq!(place.listed(9, 4), [0; 0]);
+    assert_eq!(place.listed(0, 0), [0; 0]);
+    assert_eq!(place.listed(6, usize::MAX), [7, 8, 9]);
+    assert_eq!(place.listed(u64::MAX, 4), [0; 0]);
+    assert_eq!(place.job(u64::MAX), None);
+}
+
+fn a_payload_outlives_its_job(place: &mut Place) {
+    let large: Vec<u8> = (0..200_000u32).map(|n| n as u8).collect();
+    let payloads = [b"".to_vec(), b"x".to_vec(), large, vec![0, 255]];
+    let submit = |(id, payload): (u64, &Vec<u8>)| Write::Job(job(id), payload.as_slice().into());
+    place.commit(&(1..).zip(&payloads).map(submit).collect::<Vec<_>>());
+    // Something can become nothing.
+    place.commit(&[Write::Payload(JobId(4), b"".as_slice().into())]);
+    for _ in 0..2 {
+        for (id, payload) in (1..).zip(&payloads[..3]) {
+            let found = place.store().payload(JobId(id)).expect("a look");
+            assert_eq!(found.as_deref(), Some(payload.as_slice()));
+        }
+        assert_eq!(place.store().payload(JobId(4)).expect("a look").as_deref(), Some(&b""[..]));
+        assert_eq!(place.store().payload(JobId(5)).expect("a look"), None);
+        if !place.records().is_empty() {
+            place.commit(&[1, 2, 3, 4].map(|id| Write::Finish(report(id, 5, vec![]))));
+        }
+    }
+}
+
+fn answers_come_in_the_order_asked_and_expire(place: &mut Place) {
+    place.commit(&[found("a", "1", 10), found("b", "2", 20), nothing("c", 20)].map(Write::Answer));
+    assert_eq!(
+        place.answers(&["b", "x", "a", "c", "b"], 9),
+        [
+            Some(found("b", "2", 20)),
+            None,
+            Some(found("a", "1", 10)),
+            Some(nothing("c", 20)),
+            Some(found("b", "2", 20)),
+        ]
+    );
+    assert_eq!(place.answers(&["a", "c"], 10), [None, Some(nothing("c", 20))]);
+    // The same question on another lane is another question.
+    let elsewhere = Lookup { lane: "other".into(), ..lookup("b") };
+    assert_eq!(place.store().answers(&[elsewhere], Time(9)).expect("answers"), [None]);
+    // What was just looked at is in memory when it is replaced.
+    assert_eq!(place.answers(&["a", "b"], 9).iter().flatten().count(), 2);
+    // A new answer counts, be it that there is nothing now, and be it for a shorter time.
+    place.commit(&[Write::Answer(found("a", "3", 30)), Write::Answer(nothing("b", 12))]);
+    assert_eq!(place.answers(&["a", "b"], 11), [Some(found("a", "3", 30)), Some(nothing("b", 12))]);
+    assert_eq!(place.answers(&["a", "b"], 15), [Some(found("a", "3", 30)), None]);
+}
+
+fn pruning_takes_small_steps_and_only_what_is_old(place: &mut Place) {
+    let jobs = 2 * PRUNE_STEP as u64 + 10;
+    let mut writes =
+        vec![Write::Answer(found("old", "1", 10)), Write::Answer(found("new", "2", 99))];
+    for id in 1..=jobs {
+        writes.push(Write::Job(job(id), b"x".as_slice().into()));
+        writes.push(Write::Finish(report(id, if id % 2 == 0 { 5 } else { 50 }, vec![])));
+    }
+    writes.push(Write::Job(job(jobs + 1), b"x".as_slice().into()));
+    place.commit(&writes);
+    assert_eq!(place.answers(&["old", "new"], 9).iter().flatten().count(), 2);
+    let mut steps = Vec::new();
+    for _ in 0..4 {
+        steps.push(place.store().prune(Time(50), Time(10)).expect("a step"));
+    }
+    assert_eq!(steps, [1 + PRUNE_STEP / 2, PRUNE_STEP / 2, 5, 0]);
+    assert_eq!(place.listed(0, 3), [1, 3, 5]);
+    assert_eq!(place.job(2), None);
+    assert_eq!(place.store().payload(JobId(2)).expect("a look"), None);
+    assert_eq!(place.records(), [Record::Job(job(jobs + 1))]);
+    // Gone for those, too, who ask about an earlier moment.
+    assert_eq!(place.answers(&["old", "new"], 9), [None, Some(found("new", "2", 99))]);
+}
+
+fn the_largest_numbers_survive(place: &mut Place) {
+    let reservation = Reservation {
+        cost: u32::MAX,
+        call: CallId { job: JobId(1), index: u16::MAX },
+        at: Time::NEVER,
+        ended_at: Some(Time::NEVER),
+        ..attempt(u64::MAX, 1)
+    };
+    let forever = CachedAnswer { expires_at: Time::NEVER, ..found("a", "1", 0) };
+    place.commit(&[Write::Reserve(reservation.clone()), Write::Answer(forever.clone())]);
+    assert_eq!(place.records(), [Record::Reservation(reservation)]);
+    assert_eq!(place.answers(&["a"], u64::MAX - 1), [Some(forever)]);
+    assert_eq!(place.store().prune(Time(0), Time(1 << 62)).expect("a step"), 0);
+}
+
+fn attempts(place: &mut Place) -> Vec<u64> {
+    let number = |record| match record {
+        Record::Reservation(reservation) => reservation.attempt.0,
+        other => panic!("nothing but attempts was written: {other:?}"),
+    };
+    place.records().into_iter().map(number).collect()
+}
+
+fn job(id: u64) -> JobRecord {
+    let terms = Terms { priority: None, due: None, deadline: None, callers: 1 };
+    let spec = Arc::new(JobSpec::new("fetch", &["host:a"]));
+    JobRecord { id: JobId(id), submitted_at: Time(id * 10), terms, spec }
+}
+
+fn job_with_everything(id: u64) -> JobRecord {
+    let terms = Terms {
+        priority: Some(Priority::Interactive),
+        due: Some(Time(1 << 60)),
+        deadline: Some(Time::NEVER),
+        callers: u32::MAX,
+    };
+    let spec = JobSpec {
+        stages: vec![vec!["a".into(), "b".into()], vec![], vec!["ü".into()]],
+        not_applicable: vec![0, 2],
+        tenant: Some("team".into()),
+        key: Some(id.to_le_bytes().as_slice().into()),
+        schedule_key: Some(b"".as_slice().into()),
+        on_duplicate: OnDuplicate::Replace,
+        max_wait: Some(Span::secs(3)),
+        start_within: Some(Span(u64::MAX)),
+        until: Until::Conclusive,
+        cost: NonZeroU32::MAX,
+        cache_key: Some(b"\xff\x00".as_slice().into()),
+        ..JobSpec::new("search", &[])
+    };
+    JobRecord { id: JobId(id), submitted_at: Time(7), terms, spec: Arc::new(spec) }
+}
+
+fn call(job: u64, index: u16) -> CallRecord {
+    CallRecord {
+        job: JobId(job),
+        index,
+        added: None,
+        joined_at: Some(Time(3)),
+        attempts: 1,
+        throttles: 0,
+        crashes: 0,
+        retry_at: None,
+        settled: None,
+    }
+}
+
+fn call_with_everything(job: u64, index: u16) -> CallRecord {
+    let payload = Some(b"\x00moved".to_vec());
+    CallRecord {
+        added: Some(AddedCall { stage: 1, lane: "host:b".into(), hops: 2, payload }),
+        throttles: 20,
+        crashes: 2,
+        retry_at: Some(Time(99)),
+        ..call(job, index)
+    }
+}
+
+fn lane(id: u64) -> LaneRecord {
+    LaneRecord { id: LaneId(id), name: format!("lane{id}").into(), ..LaneRecord::default() }
+}
+
+fn lane_with_everything(id: u64) -> LaneRecord {
+    let rate = |text: &str| text.parse::<Rate>().expect("a rate");
+    let announced = Announced {
+        every: Some(Span::millis(20)),
+        window: Some(rate("3/5s")),
+        left: Some((4, Span::secs(60))),
+        in_flight: Some(2),
+    };
+    LaneRecord {
+        windows: vec![(rate("50/s"), Time(1)), (rate("1000/h"), Time(2))],
+        cooldown_until: Time(77),
+        failures: 4,
+        rung: 2,
+        judged: AttemptId(12),
+        slowed: 3,
+        narrowed: Some(1),
+        announced: Some((announced, Time(5))),
+        paused: true,
+        ..lane(id)
+    }
+}
+
+fn attempt(lane: u64, id: u64) -> Reservation {
+    Reservation {
+        lane: LaneId(lane),
+        attempt: AttemptId(id),
+        call: CallId { job: JobId(id), index: 1 },
+        priority: Priority::ALL[id as usize % 4],
+        cost: 2,
+        at: Time(50),
+        ended_at: None,
+    }
+}
+
+fn report(job: u64, finished_at: u64, calls: Vec<CallReport>) -> Report {
+    Report {
+        job: JobId(job),
+        state: JobState::Done,
+        answer: Answer::All,
+        finished_at: Time(finished_at),
+        calls,
+    }
+}
+
+fn call_report(lane: &str, outcome: Outcome) -> CallReport {
+    CallReport {
+        lane: lane.into(),
+        outcome,
+        attempts: 3,
+        waited: Span::micros(1_234_567),
+        ran: Span::micros(89),
+        cached: true,
+    }
+}
+
+fn found(key: &str, value: &str, expires_at: u64) -> CachedAnswer {
+    let value =
+        CachedValue { conclusive: expires_at.is_multiple_of(20), value: value.as_bytes().into() };
+    CachedAnswer { value: Some(value), ..nothing(key, expires_at) }
+}
+
+fn nothing(key: &str, expires_at: u64) -> CachedAnswer {
+    let Lookup { lane, key } = lookup(key);
+    CachedAnswer { lane, key, value: None, expires_at: Time(expires_at) }
+}
+
+fn lookup(key: &str) -> Lookup {
+    Lookup { lane: "arxiv".into(), key: key.as_bytes().into() }
+}

@@ -278,16 +278,55 @@ fn real(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use paceline_core::CachedValue;
 
     #[test]
-    fn sqlite_keeps_the_promises_of_a_store() {
-        crate::conformance::all(&mut || {
-            let directory = tempfile::tempdir().expect("a directory");
-            let path = directory.path().join("store.db");
-            Box::new(move || {
-                let _alive = &directory;
-                Box::new(Sqlite::open(&path).expect("a store"))
-            })
-        });
+    fn b4_after_a_failed_write_nothing_is_answered_and_nothing_accepted_is_lost() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("store.db");
+        let mut store = Sqlite::open(&path).expect("a new store");
+        store.connection.pragma_update(None, "max_page_count", 40).expect("a small disk");
+        let answer = |n: u64| CachedAnswer {
+            lane: "arxiv".into(),
+            key: n.to_le_bytes().as_slice().into(),
+            value: Some(CachedValue { conclusive: true, value: vec![0; 10_000].into() }),
+            expires_at: Time::NEVER,
+        };
+        let stamp = |n| Stamp { time: Time(n), ..Stamp::default() };
+        let commit = |n: u64| store.commit(&stamp(n), &[Write::Answer(answer(n))]).map(|()| n);
+        let (accepted, refused): (Vec<_>, Vec<_>) = (1..20).map(commit).partition(Result::is_ok);
+        let texts: Vec<String> =
+            refused.into_iter().map(|done| done.expect_err("refused").to_string()).collect();
+        assert!(texts[0].starts_with("no room left on the disk of `"), "{}", texts[0]);
+        assert!(texts[1..].iter().all(|text| text.contains("what it holds is unknown")));
+
+        assert!(matches!(store.load(&mut |_| ()), Err(StoreError::Unknown { .. })));
+        assert!(matches!(store.payload(JobId(1)), Err(StoreError::Unknown { .. })));
+        assert!(matches!(store.answers(&[], Time(0)), Err(StoreError::Unknown { .. })));
+        assert!(matches!(store.list(JobId(0), 1), Err(StoreError::Unknown { .. })));
+        assert!(matches!(store.job(JobId(1)), Err(StoreError::Unknown { .. })));
+        assert!(matches!(store.prune(Time(0), Time(0)), Err(StoreError::Unknown { .. })));
+        drop(store);
+
+        let last = accepted.into_iter().map_while(Result::ok).last().expect("the first ones fit");
+        let mut store = Sqlite::open(&path).expect("the same store");
+        assert_eq!(store.load(&mut |_| ()).expect("a load"), Some(stamp(last)));
+        let lookup = Lookup { lane: answer(last).lane, key: answer(last).key };
+        let found = store.answers(&[lookup], Time(0)).expect("answers");
+        assert_eq!(found, [Some(answer(last))]);
+    }
+
+    #[test]
+    fn sqlite_keeps_the_promises_of_a_store_however_small_the_memory_in_front() {
+        for bytes in [0, 1_000, Sqlite::FRONT_BYTES] {
+            crate::conformance::all(&mut || {
+                let directory = tempfile::tempdir().expect("a directory");
+                let path = directory.path().join("store.db");
+                Box::new(move || {
+                    let _alive = &directory;
+                    Box::new(Sqlite::open(&path).expect("a store").with_front(bytes))
+                })
+            });
+        }
     }
 }

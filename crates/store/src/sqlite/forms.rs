@@ -123,3 +123,114 @@ impl Specs {
         Ok(spec)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use paceline_core::{
+        AttemptId, CallRecord, Failure, LaneId, LaneRecord, Priority, SettledCall, Skip, Terms,
+    };
+
+    /// Pins the bytes: if this fails, files written before can no longer be read. Keep the old
+    /// type under this form number and give the new one the next.
+    #[track_caller]
+    fn check(written: &[u8], expected: &str) {
+        let hex: Vec<String> = written.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex.concat(), expected);
+    }
+
+    #[test]
+    fn jobs_keep_their_form() {
+        let mut spec = JobSpec::new("fetch", &["host:a"]);
+        spec.tenant = Some("t".into());
+        spec.key = Some([7, 200].as_slice().into());
+        spec.max_wait = Some(Span::secs(1));
+        let mut buffer = Buffer::default();
+        let terms = Terms {
+            priority: Some(Priority::Rss),
+            due: Some(Time(300)),
+            deadline: None,
+            callers: 2,
+        };
+        let (terms, spec_bytes) = buffer.bytes_of_both(&terms, &spec);
+        check(terms, "01010101ac020002");
+        check(
+            spec_bytes,
+            "01056665746368010106686f73743a6100010174010207c8000001c0843d000003c0843d80c6868f010100",
+        );
+        assert_eq!(read::<JobSpec>("job", spec_bytes).expect("the same"), spec);
+    }
+
+    #[test]
+    fn lanes_keep_their_form() {
+        let lane = LaneRecord {
+            id: LaneId(3),
+            name: "a".into(),
+            windows: vec![("2/s".parse().expect("a rate"), Time(5))],
+            cooldown_until: Time(6),
+            failures: 1,
+            rung: 2,
+            judged: AttemptId(9),
+            slowed: 4,
+            narrowed: Some(1),
+            announced: Some((paceline_core::Announced::default(), Time(8))),
+            paused: true,
+        };
+        check(
+            Buffer::default().bytes_of(&lane),
+            "010301610102c0843d050601020904010101000000000801",
+        );
+    }
+
+    #[test]
+    fn calls_and_reports_keep_their_form() {
+        let outcomes = [
+            Outcome::Done { conclusive: true, value: b"1".as_slice().into() },
+            Outcome::Skipped(Skip::Stage),
+            Outcome::Failed(Failure::transient("x")),
+            Outcome::Moved { to: "b".into() },
+        ];
+        let settled = |outcome: &Outcome| CallRecord {
+            job: JobId(1),
+            index: 2,
+            added: None,
+            joined_at: Some(Time(3)),
+            attempts: 4,
+            throttles: 5,
+            crashes: 6,
+            retry_at: None,
+            settled: Some(SettledCall {
+                outcome: outcome.clone(),
+                waited: 7,
+                ran: 8,
+                cached: false,
+            }),
+        };
+        check(
+            Buffer::default().bytes_of(&settled(&outcomes[0])),
+            "010102000103040506000100010131070800",
+        );
+        let called = |outcome: &Outcome| CallReport {
+            lane: "a".into(),
+            outcome: outcome.clone(),
+            attempts: 1,
+            waited: Span(2),
+            ran: Span(3),
+            cached: true,
+        };
+        let report = Report {
+            job: JobId(1),
+            state: JobState::Done,
+            answer: Answer::Inconclusive,
+            finished_at: Time(4),
+            calls: outcomes.iter().map(called).collect(),
+        };
+        let mut buffer = Buffer::default();
+        let bytes = buffer.bytes_of_report(&report);
+        check(
+            bytes,
+            "010203040161000101310102030101610205010203010161030178010001020301016106016201020301",
+        );
+        assert_eq!(read_report(JobId(1), Time(4), bytes).expect("the same"), report);
+    }
+}

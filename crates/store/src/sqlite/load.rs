@@ -39,7 +39,7 @@ pub(super) fn lanes(connection: &Connection, each: &mut dyn FnMut(Record)) -> ru
 pub(super) fn jobs(connection: &Connection, each: &mut dyn FnMut(Record)) -> rusqlite::Result<()> {
     let mut specs = Specs::default();
     for_each(connection, "SELECT id, submitted_at, terms, spec FROM jobs ORDER BY id", |row| {
-        let spec = readable(3, specs.read(row.get_ref(3)?.as_blob()?))?;
+        let spec = readable(3, specs.read(bytes(row, 3)?))?;
         each(Record::Job(job_record(row, spec)?));
         Ok(())
     })
@@ -127,7 +127,12 @@ fn body<T: serde::de::DeserializeOwned>(
     row: &Row<'_>,
     column: usize,
 ) -> rusqlite::Result<T> {
-    readable(column, read(what, row.get_ref(column)?.as_blob()?))
+    readable(column, read(what, bytes(row, column)?))
+}
+
+/// What is no blob was not written by us: no bytes, then, and nothing can be read from them.
+fn bytes<'r>(row: &'r Row<'_>, column: usize) -> rusqlite::Result<&'r [u8]> {
+    Ok(row.get_ref(column)?.as_blob().unwrap_or_default())
 }
 
 fn readable<T>(column: usize, read: Result<T, Unreadable>) -> rusqlite::Result<T> {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::StoreError;
@@ -66,8 +67,11 @@ pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let fault = |error| explain(path, error);
     let mut connection = Connection::open_with_flags(path, flags).map_err(fault)?;
-    // Somebody else's file must stay as it is, so nothing is written before this is known.
+    // Somebody else's file must stay as it is, so nothing is written before this is known, nor
+    // is the log that its owner may have left tidied up on the way out.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(fault)?;
     let found = version(path, &connection)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map_err(fault)?;
     configure(&connection).map_err(fault)?;
     migrate(&mut connection, found).map_err(fault)?;
     connection.set_prepared_statement_cache_capacity(64);

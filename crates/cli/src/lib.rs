@@ -1,5 +1,6 @@
 //! The rooms of the binary `paceline`: configuration, commands, exit codes.
 
+pub mod bench;
 pub mod config;
 pub mod exit;
 pub mod mock;

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use clap::{CommandFactory, Parser, Subcommand};
 use paceline_cli::config::{Config, Surroundings, print};
 use paceline_cli::exit::Exit;
-use paceline_cli::mock;
+use paceline_cli::{bench, mock};
 use paceline_cli::output::{data, fail};
 
 /// Runs work against services you do not own: at their pace, never past their limits.
@@ -25,6 +25,8 @@ struct Cli {
 enum Command {
     /// A rate-limited service to test clients against
     Mock(Box<mock::Arguments>),
+    /// What this machine does: rates, latencies, recovery, limits
+    Bench(bench::Arguments),
     /// All settings with their defaults, or a check of yours
     #[command(subcommand, after_help = FOUND)]
     Config(ConfigCommand),
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> anyhow::Result<Exit> {
     match cli.command {
         Command::Mock(arguments) => mock::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
         Command::Config(ConfigCommand::Print) => done(&print()),
         Command::Config(ConfigCommand::Check { file }) => check(file.or(cli.config).as_deref()),
         Command::Completions { shell } => {

@@ -174,10 +174,12 @@ impl Core {
     pub fn new(setup: Setup) -> Core {
         let seed = setup.settings.hash_seed;
         let state = || FixedState::with_seed(seed);
+        let mut kinds = setup.kinds;
+        kinds.sort_by(|a, b| a.name.cmp(&b.name));
         let mut core = Core {
             pool: Pool::new(setup.settings.pool.clone()),
             settings: setup.settings,
-            kinds: setup.kinds,
+            kinds,
             next: Counters::default(),
             lanes: Arena::default(),
             lane_names: BTreeMap::new(),

@@ -165,7 +165,8 @@ impl Core {
     }
 
     pub(crate) fn kind_named(&self, name: &str) -> Option<u32> {
-        self.kinds.iter().position(|kind| *kind.name == *name).map(|place| place as u32)
+        let place = self.kinds.binary_search_by(|kind| (*kind.name).cmp(name));
+        place.ok().map(|place| place as u32)
     }
 
     /// The lanes of every call, made where a template covers them; all or none.

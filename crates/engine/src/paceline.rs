@@ -419,7 +419,7 @@ impl Builder {
         let workers = Arc::new(self.workers);
         match self.path {
             Some(path) => {
-                let store = Sqlite::open(&path)?;
+                let store = Sqlite::open(&path)?.with_front(self.cache_bytes);
                 start(setup, store, workers, self.keep_finished)
             }
             None => start(setup, Memory::default(), workers, self.keep_finished),

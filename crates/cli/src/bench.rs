@@ -150,7 +150,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let scale = if arguments.quick { 10 } else { 1 };
     let all = Name::value_variants();
     for &name in all.iter().filter(|name| arguments.name.is_none_or(|only| only == **name)) {
-        say(format_args!("measuring {}", name.to_possible_value().expect("none is hidden").get_name()));
+        say(format_args!(
+            "measuring {}",
+            name.to_possible_value().expect("none is hidden").get_name()
+        ));
         let figures = match name {
             Name::Core => core::measure(scale),
             Name::Durable => durable::measure(scale)?,

@@ -66,22 +66,75 @@ pub(crate) struct Job {
     pub(crate) callers: u32,
     pub(crate) cost: u32,
     pub(crate) key: Option<Blob>,
-    pub(crate) schedule_key: Option<Blob>,
-    pub(crate) cache_key: Option<Blob>,
     pub(crate) submitted_at: Time,
-    /// Wall clock; `Time::ZERO` for at once.
-    pub(crate) due: Time,
     pub(crate) deadline: Time,
     pub(crate) max_wait: Option<Span>,
-    pub(crate) start_within: Span,
-    pub(crate) retry: Retry,
+    /// What most jobs leave at its default.
+    pub(crate) rare: Option<Box<Rare>>,
     pub(crate) stage: u16,
     /// Calls that have not settled, in this stage and in all.
     pub(crate) stage_left: u16,
     pub(crate) left: u16,
     pub(crate) cancelled: bool,
-    pub(crate) not_applicable: Box<[u16]>,
     pub(crate) calls: Vec<u32>,
+}
+
+/// The words of a job that are seldom said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rare {
+    pub(crate) schedule_key: Option<Blob>,
+    pub(crate) cache_key: Option<Blob>,
+    /// Wall clock; `Time::ZERO` for at once.
+    pub(crate) due: Time,
+    pub(crate) start_within: Span,
+    pub(crate) retry: Retry,
+    pub(crate) not_applicable: Box<[u16]>,
+}
+
+impl Default for Rare {
+    fn default() -> Rare {
+        Rare {
+            schedule_key: None,
+            cache_key: None,
+            due: Time::ZERO,
+            start_within: crate::call::ANY_WAIT,
+            retry: Retry::default(),
+            not_applicable: Box::default(),
+        }
+    }
+}
+
+impl Job {
+    pub(crate) fn cache_key(&self) -> Option<&Blob> {
+        self.rare.as_ref().and_then(|rare| rare.cache_key.as_ref())
+    }
+
+    pub(crate) fn schedule_key(&self) -> Option<&Blob> {
+        self.rare.as_ref().and_then(|rare| rare.schedule_key.as_ref())
+    }
+
+    /// Wall clock; `Time::ZERO` for at once.
+    pub(crate) fn due(&self) -> Time {
+        self.rare.as_ref().map_or(Time::ZERO, |rare| rare.due)
+    }
+
+    pub(crate) fn set_due(&mut self, due: Time) {
+        if due != self.due() {
+            self.rare.get_or_insert_default().due = due;
+        }
+    }
+
+    pub(crate) fn start_within(&self) -> Span {
+        self.rare.as_ref().map_or(crate::call::ANY_WAIT, |rare| rare.start_within)
+    }
+
+    pub(crate) fn retry(&self) -> Retry {
+        self.rare.as_ref().map_or_else(Retry::default, |rare| rare.retry)
+    }
+
+    pub(crate) fn applies(&self, index: u16) -> bool {
+        self.rare.as_ref().is_none_or(|rare| !rare.not_applicable.contains(&index))
+    }
 }
 
 /// An attempt that has not ended.

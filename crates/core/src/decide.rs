@@ -12,18 +12,35 @@ use crate::outcome::{Failure, Outcome, Skip};
 use crate::plan::Plan;
 use crate::pool::Door;
 use crate::priority::Priority;
-use crate::queue::Place;
+use crate::queue::{Place, Waiting};
 use crate::settings::AcrossLanes;
 use crate::time::{Now, Span, Time};
 
 /// The call at the head of one of a lane's queues.
+#[derive(Clone, Copy)]
 struct Head {
     rank: Priority,
-    place: Place,
     priority: Priority,
-    call: u32,
+    waiting: Waiting,
     /// When it ranks higher, if it can.
     rises_at: Time,
+}
+
+const NO_HEAD: Head = Head {
+    rank: Priority::Background,
+    priority: Priority::Background,
+    waiting: Waiting { place: Place { joined_at: Time::NEVER, seq: u64::MAX }, call: 0, cost: 0 },
+    rises_at: Time::NEVER,
+};
+
+impl Head {
+    fn goes_before(&self, other: &Head) -> bool {
+        (self.rank, self.waiting.place) < (other.rank, other.waiting.place)
+    }
+
+    fn demand(&self) -> Demand {
+        Demand { priority: self.priority, rank: self.rank, cost: self.waiting.cost }
+    }
 }
 
 impl Core {
@@ -67,7 +84,7 @@ impl Core {
                 Moment::Deadline(job) => self.run_out(job, now, plan),
                 Moment::StartWithin(call) if self.runs(call) => {}
                 Moment::StartWithin(call) => {
-                    let start_within = self.jobs[self.calls[call].job].start_within;
+                    let start_within = self.jobs[self.calls[call].job].start_within();
                     let skip = Skip::StartWithin { start_within };
                     self.settle(call, Outcome::Skipped(skip), now, plan);
                 }
@@ -117,19 +134,13 @@ impl Core {
         if Mutant::MaxWaitIgnored.on() {
             return;
         }
+        let glance = self.lanes[lane].glance();
         for priority in Priority::ALL {
-            let Some(&(least, _)) = self.lanes[lane].waits[priority.index()].first() else {
-                continue;
-            };
             let demand = Demand { priority, rank: priority, cost: 1 };
-            let wait = self.lanes[lane].opening(demand).at.since(now.time);
-            if least >= wait {
-                continue;
-            }
-            while let Some(&(max_wait, call)) = self.lanes[lane].waits[priority.index()].first() {
-                if max_wait >= wait {
-                    break;
-                }
+            let wait = self.lanes[lane].opening_at(&glance, demand).at.since(now.time);
+            while let Some((max_wait, call)) =
+                self.lanes[lane].waits[priority.index()].impatient(wait)
+            {
                 let skip = Skip::MaxWait { wait, max_wait, priority };
                 self.settle(call, Outcome::Skipped(skip), now, plan);
             }
@@ -138,8 +149,8 @@ impl Core {
 
     fn skip_hopeless_in_group(&mut self, group: u32, now: Now, plan: &mut Plan) {
         let wait = self.groups[group].opening(1).at.since(now.time);
-        while let Some(&(max_wait, call)) = self.groups[group].waits.first() {
-            if max_wait >= wait || Mutant::MaxWaitIgnored.on() {
+        while let Some((max_wait, call)) = self.groups[group].waits.impatient(wait) {
+            if Mutant::MaxWaitIgnored.on() {
                 break;
             }
             let priority = self.jobs[self.calls[call].job].priority;
@@ -149,19 +160,24 @@ impl Core {
     }
 
     /// The heads of a lane's queues, by rank and age (P1, P2).
-    fn heads(&self, lane: &Lane, now: Now) -> Vec<Head> {
-        let mut heads: Vec<Head> = Priority::ALL
-            .into_iter()
-            .filter_map(|priority| {
-                let queue = &lane.queues[priority.index()];
-                let (place, call) =
-                    if Mutant::YoungestFirst.on() { queue.tail()? } else { queue.head()? };
-                let (rank, rises_at) = self.rank(priority, place.joined_at, now.time);
-                Some(Head { rank, place, priority, call, rises_at })
-            })
-            .collect();
-        heads.sort_by_key(|head| (head.rank, head.place));
-        heads
+    fn heads(&self, lane: &Lane, now: Now) -> ([Head; 4], usize) {
+        let (mut heads, mut count) = ([NO_HEAD; 4], 0);
+        for priority in Priority::ALL {
+            let queue = &lane.queues[priority.index()];
+            let head = if Mutant::YoungestFirst.on() { queue.tail() } else { queue.head() };
+            let Some(waiting) = head else { continue };
+            let (rank, rises_at) = self.rank(priority, waiting.place.joined_at, now.time);
+            let head = Head { rank, priority, waiting, rises_at };
+            // Four at most: sorted as they come.
+            let mut at = count;
+            while at > 0 && head.goes_before(&heads[at - 1]) {
+                heads[at] = heads[at - 1];
+                at -= 1;
+            }
+            heads[at] = head;
+            count += 1;
+        }
+        (heads, count)
     }
 
     /// The rank of a call that joined then, and when it rises next (P2).
@@ -212,12 +228,17 @@ impl Core {
         if lane.paused || lane.in_flight >= lane.width().min(self.pool.lane_cap()) {
             return standing;
         }
-        let heads = self.heads(lane, now);
+        let (heads, count) = self.heads(lane, now);
+        let heads = &heads[..count];
+        if heads.is_empty() {
+            return standing;
+        }
+        let glance = lane.glance();
         let mut wake_at = Time::NEVER;
         let mut rises_at = Time::NEVER;
-        for head in &heads {
+        for head in heads {
             rises_at = rises_at.min(head.rises_at);
-            let opening = lane.opening(self.demand(head));
+            let opening = lane.opening_at(&glance, head.demand());
             if opening.at <= now.time {
                 standing.any = Some(self.key(lane, head));
                 break;
@@ -228,7 +249,7 @@ impl Core {
             }
         }
         if let Some(head) = heads.iter().find(|head| head.priority == Priority::Interactive) {
-            let opening = lane.opening(self.demand(head));
+            let opening = lane.opening_at(&glance, head.demand());
             if opening.at <= now.time {
                 standing.interactive = Some(self.key(lane, head));
             } else {
@@ -244,17 +265,13 @@ impl Core {
         standing
     }
 
-    fn demand(&self, head: &Head) -> Demand {
-        let cost = self.jobs[self.calls[head.call].job].cost;
-        Demand { priority: head.priority, rank: head.rank, cost }
-    }
-
     fn key(&self, lane: &Lane, head: &Head) -> Key {
         let order = match self.settings.across_lanes {
-            AcrossLanes::Oldest => head.place.joined_at,
+            AcrossLanes::Oldest => head.waiting.place.joined_at,
             AcrossLanes::Turns => lane.last_start.into_iter().max().unwrap_or(Time::ZERO),
         };
-        Key { rank: head.rank, order: order.0, seq: head.place.seq, call: head.call }
+        let Waiting { place, call, .. } = head.waiting;
+        Key { rank: head.rank, order: order.0, seq: place.seq, call }
     }
 
     /// A group stands for its best lane while it is open itself (L9).
@@ -327,8 +344,9 @@ impl Core {
     /// A call that its lane's new limits can never admit must not block the lane.
     pub(crate) fn fail_impossible(&mut self, lane: u32, now: Now, plan: &mut Plan) {
         let lane = &self.lanes[lane];
-        let queued = lane.queues.iter().flat_map(crate::queue::Queue::calls);
+        let queued = lane.queues.iter().flat_map(crate::queue::Queue::iter);
         let impossible: Vec<u32> = queued
+            .map(|waiting| waiting.call)
             .filter(|&call| {
                 let job = &self.jobs[self.calls[call].job];
                 let group = lane.group.map(|group| self.groups[group].opening(job.cost).at);

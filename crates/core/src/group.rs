@@ -6,6 +6,7 @@ use crate::lane::{Cause, Key, Opening, Pending, Standing};
 use crate::ledger::Ledger;
 use crate::limits::GroupLimits;
 use crate::time::{Span, Time};
+use crate::waits::Waits;
 
 /// One group and those of its lanes that are otherwise open, the best first.
 #[derive(Clone, Debug)]
@@ -16,7 +17,7 @@ pub(crate) struct Group {
     pub(crate) any: BTreeSet<Key>,
     pub(crate) interactive: BTreeSet<Key>,
     /// Waiting calls of all its lanes by their `max_wait` (W1).
-    pub(crate) waits: BTreeSet<(Span, u32)>,
+    pub(crate) waits: Waits,
     pub(crate) in_flight: u32,
     pub(crate) pending: Pending,
     pub(crate) last_start: Time,
@@ -33,7 +34,7 @@ impl Group {
             limits,
             any: BTreeSet::new(),
             interactive: BTreeSet::new(),
-            waits: BTreeSet::new(),
+            waits: Waits::default(),
             in_flight: 0,
             pending: BTreeSet::new(),
             last_start: Time::ZERO,

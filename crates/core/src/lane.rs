@@ -6,13 +6,14 @@ use std::sync::Arc;
 use crate::health::Health;
 use crate::job::{AttemptId, LaneId};
 use crate::ledger::Ledger;
-use crate::limits::{GapFrom, Limits, Window};
+use crate::limits::{GapFrom, Limits, Portion, Window};
 use crate::mutant::Mutant;
 use crate::outcome::Announced;
 use crate::priority::Priority;
 use crate::queue::Queue;
 use crate::record::LaneRecord;
 use crate::time::{Span, Time};
+use crate::waits::Waits;
 
 /// Why something is closed, in the words of `why`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +60,19 @@ pub(crate) struct Demand {
     pub(crate) cost: u32,
 }
 
+/// What every demand on a lane has in common at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Glance {
+    /// What gaps run from.
+    last: Time,
+    every: Span,
+    /// The gap that no priority bends.
+    fixed: Span,
+    /// Cooldown, announcements and windows, for a cost of 1 and nothing kept.
+    shared: Opening,
+    keeps: bool,
+}
+
 /// A contender's place among those that compete for workers: the smallest goes first (P1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
@@ -99,7 +113,7 @@ pub(crate) struct Lane {
 
     pub(crate) queues: [Queue; 4],
     /// Waiting calls by their `max_wait` (W1).
-    pub(crate) waits: [BTreeSet<(Span, u32)>; 4],
+    pub(crate) waits: [Waits; 4],
     /// Unfinished rss calls, one per kind (D3).
     pub(crate) rss: Vec<(u32, u32)>,
 
@@ -182,31 +196,62 @@ impl Lane {
 
     /// When a call with this demand could go, whatever is ahead of it. A limit answers when.
     pub(crate) fn opening(&self, demand: Demand) -> Opening {
+        self.opening_at(&self.glance(), demand)
+    }
+
+    /// What all demands have in common, looked up once.
+    pub(crate) fn glance(&self) -> Glance {
+        let announced = self.announced();
+        let mut shared = Opening { at: self.health.cooldown_until, cause: Cause::Cooldown };
+        let mut keeps = false;
+        for (window, &since) in self.limits.windows.iter().zip(&self.since) {
+            keeps |= window.keep != [Portion::ZERO; 4];
+            let max = u64::from(window.rate.max.get());
+            let at = self.ledger.opening(window.rate.per, max, since, 1);
+            shared = shared.latest(Opening { at, cause: Cause::Window });
+        }
+        if let Some((announced, at)) = &self.announced {
+            shared = shared.latest(self.announced_opening(announced, *at, 1));
+        }
+        Glance {
+            last: self.last(None),
+            every: self.health.every(&self.limits),
+            fixed: self.limits.spread_gap().max(announced.every.unwrap_or(Span::ZERO)),
+            shared,
+            keeps,
+        }
+    }
+
+    /// The same as `opening`, with what is common already at hand.
+    pub(crate) fn opening_at(&self, glance: &Glance, demand: Demand) -> Opening {
         let Demand { priority, rank, cost } = demand;
-        let gap = self.gap(rank);
+        let gap = |rank: Priority| {
+            Span(self.limits.gap_share[rank.index()].of(glance.every.0)).max(glance.fixed)
+        };
         let mut opening = Opening::OPEN;
-        if gap > Span::ZERO {
-            let only = Mutant::GapPerPriority.on().then_some(priority);
-            let from = self.last(only);
-            if from > Time::ZERO {
-                opening = Opening { at: from + gap, cause: Cause::Gap };
-            }
+        let last =
+            if Mutant::GapPerPriority.on() { self.last(Some(priority)) } else { glance.last };
+        let own_gap = gap(rank);
+        if own_gap > Span::ZERO && last > Time::ZERO {
+            opening = Opening { at: last + own_gap, cause: Cause::Gap };
         }
         if rank < priority {
             let from = self.last(Some(priority));
             if from > Time::ZERO {
-                let own = Opening { at: from + self.gap(priority), cause: Cause::OwnGap };
-                opening = opening.latest(own);
+                opening =
+                    opening.latest(Opening { at: from + gap(priority), cause: Cause::OwnGap });
             }
         }
-        for (window, &since) in self.limits.windows.iter().zip(&self.since) {
-            opening = opening.latest(self.window_opening(window, since, priority, cost));
+        opening = opening.latest(glance.shared);
+        if cost > 1 || glance.keeps {
+            for (window, &since) in self.limits.windows.iter().zip(&self.since) {
+                opening = opening.latest(self.window_opening(window, since, priority, cost));
+            }
+            if let Some((announced, at)) = &self.announced {
+                opening = opening.latest(self.announced_opening(announced, *at, cost));
+            }
         }
-        if let Some((announced, at)) = &self.announced {
-            opening = opening.latest(self.announced_opening(announced, *at, cost));
-        }
-        let cooldown = Opening { at: self.health.cooldown_until, cause: Cause::Cooldown };
-        opening.latest(cooldown)
+        opening
     }
 
     fn window_opening(
@@ -347,7 +392,6 @@ impl Lane {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::Portion;
 
     const NOW: Time = Time(1_000_000_000);
 

@@ -10,6 +10,7 @@ use crate::limits::{GroupLimits, Limits};
 use crate::plan::{Event, Plan};
 use crate::record::Write;
 use crate::time::{Now, Span, Time};
+use crate::waits::Waits;
 
 /// A lane that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -99,13 +100,13 @@ impl Core {
 
     /// A lane that changes groups takes the budgets of its waiting calls along.
     fn move_waits(&mut self, lane: u32, from: Option<u32>, to: Option<u32>) {
-        let waits: Vec<(Span, u32)> = self.lanes[lane].waits.iter().flatten().copied().collect();
-        for wait in waits {
+        let waits: Vec<(Span, u32)> = self.lanes[lane].waits.iter().flat_map(Waits::iter).collect();
+        for (max_wait, call) in waits {
             if let Some(from) = from {
-                self.groups[from].waits.remove(&wait);
+                self.groups[from].waits.remove(max_wait, call);
             }
             if let Some(to) = to {
-                self.groups[to].waits.insert(wait);
+                self.groups[to].waits.insert(max_wait, call);
             }
         }
         let in_flight = self.lanes[lane].in_flight;
@@ -258,7 +259,7 @@ impl Core {
 
     fn status_of(&self, lane: &Lane, now: Now) -> LaneStatus {
         let heads = lane.queues.iter().filter_map(crate::queue::Queue::head);
-        let best = heads.min().map(|(_, call)| call);
+        let best = heads.min().map(|head| head.call);
         let priority =
             best.map_or_else(Default::default, |c| self.jobs[self.calls[c].job].priority);
         let demand = crate::lane::Demand { priority, rank: priority, cost: 1 };

@@ -33,6 +33,7 @@ mod mutant;
 mod pool;
 mod queue;
 mod retry;
+mod waits;
 
 // The whole, verb by verb.
 mod core;

@@ -1,6 +1,10 @@
 //! The calls of one priority that wait on one lane: by age, tenants in turn (P1, P4).
+//!
+//! Nearly all calls join at the back and leave at the front, so a line is a ring buffer. Calls that
+//! leave from the middle are blanked and swept later; calls that come back to an old place stand in
+//! a small tree beside it. Only a queue with several tenants keeps their turns.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::time::Time;
 
@@ -12,131 +16,259 @@ pub(crate) struct Place {
     pub(crate) seq: u64,
 }
 
-/// The waiting calls of one tenant.
+/// A waiting call, with what its lane asks about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Waiting {
+    pub(crate) place: Place,
+    pub(crate) call: u32,
+    pub(crate) cost: u32,
+}
+
+/// Stands where a call has left.
+const GONE: u32 = u32::MAX;
+
+/// The waiting calls of one tenant, the oldest first.
 #[derive(Clone, Debug, Default)]
 struct Line {
-    calls: BTreeMap<Place, u32>,
-    /// When its last turn was, in turns.
-    served: u64,
+    /// By place; its first entry is never blank.
+    ring: VecDeque<Waiting>,
+    blank: usize,
+    /// Calls that came back to a place before the ring's last.
+    returned: BTreeMap<Place, Waiting>,
+}
+
+impl Line {
+    fn len(&self) -> usize {
+        self.ring.len() - self.blank + self.returned.len()
+    }
+
+    fn head(&self) -> Option<Waiting> {
+        let returned = self.returned.first_key_value().map(|(_, waiting)| *waiting);
+        match (self.ring.front().copied(), returned) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    fn push(&mut self, waiting: Waiting) {
+        if self.ring.back().is_none_or(|last| last.place < waiting.place) {
+            self.ring.push_back(waiting);
+        } else {
+            self.returned.insert(waiting.place, waiting);
+        }
+    }
+
+    fn remove(&mut self, place: Place) {
+        if !self.returned.is_empty() && self.returned.remove(&place).is_some() {
+            return;
+        }
+        if self.ring.front().is_some_and(|first| first.place == place) {
+            self.ring.pop_front();
+        } else {
+            let found = self.ring.binary_search_by_key(&place, |waiting| waiting.place);
+            self.ring[found.expect("a queued call stands at its place")].call = GONE;
+            self.blank += 1;
+        }
+        while self.ring.front().is_some_and(|first| first.call == GONE) {
+            self.ring.pop_front();
+            self.blank -= 1;
+        }
+        // Sweeping is paid for by the calls that left since the last time.
+        if self.blank > self.ring.len() / 2 + 16 {
+            self.ring.retain(|waiting| waiting.call != GONE);
+            self.blank = 0;
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Waiting> {
+        let ring = self.ring.iter().filter(|waiting| waiting.call != GONE);
+        ring.chain(self.returned.values()).copied()
+    }
+
+    /// How many satisfy `before`, which holds for older calls and then no more; up to `most`.
+    fn count(&self, before: impl Fn(Place) -> bool, most: usize) -> usize {
+        let standing = self.ring.iter().filter(|waiting| waiting.call != GONE);
+        let ring = standing.take(most).take_while(|waiting| before(waiting.place)).count();
+        let returned = self.returned.keys().take(most).take_while(|&&place| before(place)).count();
+        (ring + returned).min(most)
+    }
+}
+
+/// Tenants in turn: each by its last turn, then by its oldest call.
+#[derive(Clone, Debug, Default)]
+struct Turns {
+    lines: BTreeMap<u32, (u64, Line)>,
+    order: BTreeSet<(u64, Place, u32)>,
+    turn: u64,
+}
+
+impl Turns {
+    fn push(&mut self, tenant: u32, waiting: Waiting) {
+        // A tenant that comes new or again starts behind those who wait for their turn.
+        let (served, line) = self.lines.entry(tenant).or_insert((self.turn, Line::default()));
+        if let Some(head) = line.head() {
+            self.order.remove(&(*served, head.place, tenant));
+        }
+        line.push(waiting);
+        let head = line.head().expect("one was pushed");
+        self.order.insert((*served, head.place, tenant));
+    }
+
+    fn remove(&mut self, tenant: u32, place: Place, has_turn: bool) {
+        let (served, line) =
+            self.lines.get_mut(&tenant).expect("a queued call stands in its tenant's line");
+        let head = line.head().expect("lines are never empty");
+        self.order.remove(&(*served, head.place, tenant));
+        line.remove(place);
+        if has_turn {
+            self.turn += 1;
+            *served = self.turn;
+        }
+        match line.head() {
+            Some(head) => {
+                self.order.insert((*served, head.place, tenant));
+            }
+            None => {
+                self.lines.remove(&tenant);
+            }
+        }
+    }
+
+    fn head(&self) -> Option<Waiting> {
+        let (_, _, tenant) = self.order.first()?;
+        self.lines[tenant].1.head()
+    }
+
+    /// Who stands before us in the round gets one more turn than we had.
+    fn ahead(&self, tenant: u32, place: Place, most: usize) -> usize {
+        let Some((own_served, own)) = self.lines.get(&tenant) else { return 0 };
+        let Some(own_head) = own.head() else { return 0 };
+        let rounds = own.count(|other| other < place, most);
+        let mut ahead = rounds;
+        for &(served, first, other) in &self.order {
+            if other != tenant && ahead < most {
+                let earlier = (served, first, other) < (*own_served, own_head.place, tenant);
+                ahead += self.lines[&other].1.len().min(rounds + usize::from(earlier));
+            }
+        }
+        ahead.min(most)
+    }
 }
 
 /// Waiting calls, the next one first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queue {
-    lines: BTreeMap<u32, Line>,
-    /// Each tenant by its last turn, then by its oldest call.
-    turns: BTreeSet<(u64, Place, u32)>,
-    turn: u64,
-    len: usize,
+    head: Option<Waiting>,
+    /// All calls, while they are of one tenant.
+    line: Line,
+    tenant: u32,
+    turns: Option<Box<Turns>>,
 }
 
 impl Queue {
     pub(crate) fn len(&self) -> usize {
-        self.len
+        let turns = self.turns.as_deref();
+        turns.map_or(self.line.len(), |turns| turns.lines.values().map(|(_, l)| l.len()).sum())
     }
 
     /// Who is next.
-    pub(crate) fn head(&self) -> Option<(Place, u32)> {
-        let &(_, place, tenant) = self.turns.first()?;
-        Some((place, self.lines[&tenant].calls[&place]))
+    pub(crate) fn head(&self) -> Option<Waiting> {
+        self.head
     }
 
     /// Lines a call up at its place; says whether it is the head now.
-    pub(crate) fn push(&mut self, tenant: u32, place: Place, call: u32) -> bool {
-        let turn = self.turn;
-        let line = self.lines.entry(tenant);
-        // A tenant that comes new or again starts behind those who wait for their turn.
-        let line = line.or_insert_with(|| Line { calls: BTreeMap::new(), served: turn });
-        let before = line.calls.first_key_value().map(|(place, _)| *place);
-        line.calls.insert(place, call);
-        self.len += 1;
-        if before.is_none_or(|before| place < before) {
-            if let Some(before) = before {
-                self.turns.remove(&(line.served, before, tenant));
-            }
-            self.turns.insert((line.served, place, tenant));
+    pub(crate) fn push(&mut self, tenant: u32, waiting: Waiting) -> bool {
+        if self.head.is_none() {
+            (self.tenant, self.turns) = (tenant, None);
+        } else if tenant != self.tenant && self.turns.is_none() {
+            let line = std::mem::take(&mut self.line);
+            let lines = BTreeMap::from([(self.tenant, (0, line))]);
+            let head = self.head.expect("checked above").place;
+            let order = BTreeSet::from([(0, head, self.tenant)]);
+            self.turns = Some(Box::new(Turns { lines, order, turn: 0 }));
         }
-        self.turns.first().is_some_and(|first| first.1 == place)
+        match &mut self.turns {
+            Some(turns) => turns.push(tenant, waiting),
+            None => self.line.push(waiting),
+        }
+        self.look();
+        self.head == Some(waiting)
+    }
+
+    fn look(&mut self) {
+        self.head = match &self.turns {
+            Some(turns) => turns.head(),
+            None => self.line.head(),
+        };
     }
 
     /// Takes a call out; its tenant keeps its turn.
     pub(crate) fn remove(&mut self, tenant: u32, place: Place) {
-        self.take_out(tenant, place, None);
+        match &mut self.turns {
+            Some(turns) => turns.remove(tenant, place, false),
+            None => self.line.remove(place),
+        }
+        self.look();
     }
 
     /// Takes a call out because it goes; its tenant has had its turn.
     pub(crate) fn serve(&mut self, tenant: u32, place: Place) {
-        self.turn += 1;
-        self.take_out(tenant, place, Some(self.turn));
-    }
-
-    fn take_out(&mut self, tenant: u32, place: Place, served: Option<u64>) {
-        let line = self.lines.get_mut(&tenant).expect("a queued call stands in its tenant's line");
-        let first = *line.calls.first_key_value().expect("lines are never empty").0;
-        line.calls.remove(&place).expect("a queued call stands at its place");
-        self.len -= 1;
-        if first == place || served.is_some() {
-            self.turns.remove(&(line.served, first, tenant));
-            line.served = served.unwrap_or(line.served);
-            match line.calls.first_key_value() {
-                Some((next, _)) => {
-                    self.turns.insert((line.served, *next, tenant));
-                }
-                None => {
-                    self.lines.remove(&tenant);
-                }
-            }
+        match &mut self.turns {
+            Some(turns) => turns.remove(tenant, place, true),
+            None => self.line.remove(place),
         }
+        self.look();
     }
 
     /// How many go before the call at `place`, counting up to `most`.
     pub(crate) fn ahead(&self, tenant: u32, place: Place, most: usize) -> usize {
-        let Some(own) = self.lines.get(&tenant) else { return 0 };
-        let Some((&own_first, _)) = own.calls.first_key_value() else { return 0 };
-        let mut ahead = own.calls.range(..place).take(most).count();
-        let rounds = ahead;
-        for &(served, first, other) in &self.turns {
-            if other == tenant || ahead >= most {
-                continue;
-            }
-            // Who stands before us in the round gets one more turn than we had.
-            let earlier = (served, first, other) < (own.served, own_first, tenant);
-            ahead += self.lines[&other].calls.len().min(rounds + usize::from(earlier));
+        match &self.turns {
+            Some(turns) => turns.ahead(tenant, place, most),
+            None => self.line.count(|other| other < place, most),
         }
-        ahead.min(most)
     }
 
-    /// Calls by age, whatever the tenant's turn.
+    /// Calls for which `limit` holds, which it does for older ones; whatever the tenants' turns.
     pub(crate) fn before(&self, limit: impl Fn(Place) -> bool, most: usize) -> usize {
-        let lines = self.lines.values();
-        let count =
-            |line: &Line| line.calls.keys().take(most).take_while(|&&place| limit(place)).count();
-        lines.map(count).sum::<usize>().min(most)
+        match &self.turns {
+            Some(turns) => {
+                let lines = turns.lines.values();
+                lines.map(|(_, line)| line.count(&limit, most)).sum::<usize>().min(most)
+            }
+            None => self.line.count(limit, most),
+        }
     }
 
     /// The youngest call; only a broken rule asks for it.
-    pub(crate) fn tail(&self) -> Option<(Place, u32)> {
-        let lines = self.lines.values();
-        lines.filter_map(|line| line.calls.last_key_value()).map(|(p, c)| (*p, *c)).max()
+    pub(crate) fn tail(&self) -> Option<Waiting> {
+        self.iter().max()
     }
 
     /// All calls, in no order that means anything.
-    pub(crate) fn calls(&self) -> impl Iterator<Item = u32> {
-        self.lines.values().flat_map(|line| line.calls.values().copied())
+    pub(crate) fn iter(&self) -> Box<dyn Iterator<Item = Waiting> + '_> {
+        match &self.turns {
+            Some(turns) => Box::new(turns.lines.values().flat_map(|(_, line)| line.iter())),
+            None => Box::new(self.line.iter()),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn place(seq: u64) -> Place {
         Place { joined_at: Time(seq), seq }
     }
 
+    fn waiting(call: u32) -> Waiting {
+        Waiting { place: place(u64::from(call)), call, cost: 1 }
+    }
+
     fn drain(queue: &mut Queue, tenant_of: impl Fn(u32) -> u32) -> Vec<u32> {
         let mut order = Vec::new();
-        while let Some((place, call)) = queue.head() {
+        while let Some(Waiting { place, call, .. }) = queue.head() {
             queue.serve(tenant_of(call), place);
             order.push(call);
         }
@@ -147,10 +279,10 @@ mod tests {
     fn p1_older_calls_go_first_and_a_returning_one_finds_its_place() {
         let mut queue = Queue::default();
         for call in [1, 2, 3] {
-            queue.push(0, place(u64::from(call)), call);
+            queue.push(0, waiting(call));
         }
         queue.serve(0, place(1));
-        assert!(queue.push(0, place(1), 1));
+        assert!(queue.push(0, waiting(1)));
         assert_eq!(drain(&mut queue, |_| 0), [1, 2, 3]);
         assert_eq!(queue.len(), 0);
     }
@@ -159,11 +291,11 @@ mod tests {
     fn p4_tenants_take_turns() {
         let mut queue = Queue::default();
         for call in [1, 2, 3, 4] {
-            queue.push(7, place(u64::from(call)), call);
+            queue.push(7, waiting(call));
         }
-        queue.push(8, place(5), 5);
-        queue.push(9, place(6), 6);
-        queue.push(8, place(8), 8);
+        queue.push(8, waiting(5));
+        queue.push(9, waiting(6));
+        queue.push(8, waiting(8));
         let tenant_of = |call| [0, 7, 7, 7, 7, 8, 9, 0, 8][call as usize];
         assert_eq!(queue.ahead(7, place(2), 1_000), 3);
         assert_eq!(queue.ahead(8, place(8), 1_000), 4);
@@ -173,12 +305,36 @@ mod tests {
     #[test]
     fn p4_a_tenant_that_comes_again_waits_for_its_turn() {
         let mut queue = Queue::default();
-        queue.push(7, place(1), 1);
-        queue.push(7, place(2), 2);
-        queue.push(8, place(3), 3);
+        queue.push(7, waiting(1));
+        queue.push(7, waiting(2));
+        queue.push(8, waiting(3));
         queue.serve(7, place(1));
         queue.serve(8, place(3));
-        queue.push(8, place(4), 4);
-        assert_eq!(queue.head(), Some((place(2), 2)));
+        queue.push(8, waiting(4));
+        assert_eq!(queue.head(), Some(waiting(2)));
+    }
+
+    proptest! {
+        /// Whatever leaves and returns, the oldest is the head and the length is right.
+        #[test]
+        fn p1_the_head_is_the_oldest(
+            steps in prop::collection::vec((0..3u8, 0..60u32), 1..200),
+        ) {
+            let mut queue = Queue::default();
+            let mut model = std::collections::BTreeSet::new();
+            for (what, call) in steps {
+                if what == 0 && model.remove(&call) {
+                    queue.remove(0, place(u64::from(call)));
+                } else if what == 1 && let Some(first) = model.pop_first() {
+                    queue.serve(0, place(u64::from(first)));
+                } else if model.insert(call) {
+                    queue.push(0, waiting(call));
+                }
+                prop_assert_eq!(queue.head().map(|head| head.call), model.first().copied());
+                prop_assert_eq!(queue.len(), model.len());
+                let ahead = queue.ahead(0, place(30), 1_000);
+                prop_assert_eq!(ahead, model.range(..30).count());
+            }
+        }
     }
 }

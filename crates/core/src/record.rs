@@ -36,7 +36,7 @@ pub enum Write {
     /// The lane is as good as new and its name may be forgotten (L10).
     DropLane(LaneId),
     /// The job has its report: it and its calls are finished (J1).
-    Finish(Report),
+    Finish(Arc<Report>),
     /// An answer for the cache (C2).
     Answer(CachedAnswer),
 }

@@ -1,6 +1,6 @@
 //! Reserve: the promise of one attempt, and what is known of its start and end (L4, L5).
 
-use crate::call::{State, Step};
+use crate::call::{ANY_WAIT, State, Step};
 use crate::core::{Attempt, Core, Moment};
 use crate::job::AttemptId;
 use crate::mutant::Mutant;
@@ -73,7 +73,7 @@ impl Core {
                 started_at: None,
                 used: true,
                 reported: false,
-                cache_key: self.jobs[job].cache_key.clone(),
+                cache_key: self.jobs[job].cache_key().cloned(),
             },
         );
         self.touch_lane(lane_number);
@@ -82,11 +82,13 @@ impl Core {
 
     fn dequeue_to_run(&mut self, number: u32, attempt: AttemptId, now: Now) {
         let job = &self.jobs[self.calls[number].job];
-        let (tenant, priority, within) = (job.tenant, job.priority.index(), job.start_within);
+        let (tenant, priority, within) = (job.tenant, job.priority.index(), job.start_within());
         let (lane, place) = (self.calls[number].lane, self.calls[number].place);
         self.lanes[lane].queues[priority].serve(tenant, place);
         self.unwait(number, priority);
-        self.moments.remove(&(place.joined_at + within, Moment::StartWithin(number)));
+        if within != ANY_WAIT {
+            self.moments.remove(&(place.joined_at + within, Moment::StartWithin(number)));
+        }
         let call = &mut self.calls[number];
         call.step(Step::Start);
         call.attempt = attempt;

@@ -155,7 +155,7 @@ impl Restore {
         // A stage whose last call settled as the process died: nothing else would move the job.
         for (id, job) in jobs {
             let whole = core.jobs.get(job).is_some_and(|job| job.id == id && job.stage_left == 0);
-            let waits = whole && core.due.contains(&(core.jobs[job].due, job));
+            let waits = whole && core.due.contains(&(core.jobs[job].due(), job));
             if whole && !waits {
                 core.stage_over(job, None, now, &mut self.plan);
             }
@@ -215,7 +215,7 @@ impl Core {
         if deadline != Time::NEVER {
             self.moments.insert((deadline, Moment::Deadline(job)));
         }
-        let due = self.jobs[job].due;
+        let due = self.jobs[job].due();
         if due > now.wall && stage == 0 && self.jobs[job].left > 0 && self.untouched(job) {
             self.jobs[job].stage_left = 0;
             self.delay(job);
@@ -241,13 +241,13 @@ impl Core {
         }
         let job = self.calls[call].job;
         if self.calls[call].place.joined_at == Time::ZERO {
-            let due = self.jobs[job].due;
+            let due = self.jobs[job].due();
             let joined = if due > Time::ZERO { now.engine_time(due) } else { Time::ZERO };
             let joined = joined.max(self.jobs[job].submitted_at).min(now.time);
             self.calls[call].place.joined_at = joined.max(Time(1));
         }
         self.hold_rss(call);
-        if let Some(key) = self.jobs[job].cache_key.clone() {
+        if let Some(key) = self.jobs[job].cache_key().cloned() {
             let lane = self.calls[call].lane;
             if let Some(leader) = self.find_same(lane, &key) {
                 self.follow(call, leader);

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::call::{Call, State, Step};
+use crate::call::{ANY_WAIT, Call, State, Step};
 use crate::core::{Core, Moment};
 use crate::job::{AttemptId, Blob, JobId, Until};
 use crate::lanes::UnknownLane;
@@ -158,8 +158,8 @@ impl Core {
                 self.calls[call].attempts += 1;
                 let job = &self.jobs[self.calls[call].job];
                 let again = failure.retryable || Mutant::RetriesEverything.on();
-                if again && self.calls[call].attempts < job.retry.attempts.get() {
-                    let wait = backoff(&job.retry, self.calls[call].attempts, roll);
+                if again && self.calls[call].attempts < job.retry().attempts.get() {
+                    let wait = backoff(&job.retry(), self.calls[call].attempts, roll);
                     self.back_off(call, now.time + retry_after.unwrap_or(wait), plan);
                 } else {
                     self.settle_all(call, &Outcome::Failed(failure), now, plan);
@@ -332,8 +332,10 @@ impl Core {
             }
             State::Staged | State::Due | State::Settled => {}
         }
-        let within = self.jobs[job].start_within;
-        self.moments.remove(&(place.joined_at + within, Moment::StartWithin(number)));
+        let within = self.jobs[job].start_within();
+        if within != ANY_WAIT {
+            self.moments.remove(&(place.joined_at + within, Moment::StartWithin(number)));
+        }
     }
 
     /// A call that goes for reasons of its own job leaves its place to the first that shares it
@@ -343,7 +345,7 @@ impl Core {
         let Some(mut heirs) = self.followers.remove(&number) else { return };
         let heir = heirs.remove(0);
         let lane = self.calls[heir].lane;
-        let key = self.jobs[self.calls[heir].job].cache_key.clone();
+        let key = self.jobs[self.calls[heir].job].cache_key().cloned();
         self.same_calls.insert(lane, &key.expect("only cached calls are shared"), heir);
         for &other in &heirs {
             self.calls[other].leader = heir;
@@ -474,7 +476,9 @@ impl Core {
         if let Some(key) = &job.key {
             self.keys.remove(0, key, number);
         }
-        self.moments.remove(&(job.deadline, Moment::Deadline(number)));
+        if job.deadline != Time::NEVER {
+            self.moments.remove(&(job.deadline, Moment::Deadline(number)));
+        }
         self.job_ids.remove(&job.id);
         self.release_tenant(job.tenant);
         for call in job.calls {
@@ -482,7 +486,8 @@ impl Core {
             self.added.remove(&call);
             self.release_lane(lane, now.time);
         }
+        let report = Arc::new(report);
         plan.writes.push(Write::Finish(report.clone()));
-        plan.events.push(Event::Finished(Arc::new(report)));
+        plan.events.push(Event::Finished(report));
     }
 }

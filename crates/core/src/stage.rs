@@ -8,6 +8,7 @@ use crate::mutant::Mutant;
 use crate::outcome::{Outcome, Skip};
 use crate::plan::{Asked, Plan};
 use crate::priority::Priority;
+use crate::queue::Waiting;
 use crate::record::{CachedAnswer, CallRecord, Lookup, SettledCall, Write};
 use crate::time::{Now, Span, Time};
 
@@ -19,31 +20,36 @@ impl Core {
     /// Starts the job's current stage: each of its calls goes its way in this turn.
     pub(crate) fn begin_stage(&mut self, job: u32, now: Now, plan: &mut Plan) {
         let (id, stage) = (self.jobs[job].id, self.jobs[job].stage);
-        let calls = self.jobs[job].calls.iter().copied();
-        let calls: Vec<u32> = calls
-            .filter(|&call| self.calls[call].stage == stage && !self.calls[call].is_settled())
-            .collect();
-        self.jobs[job].stage_left = calls.len() as u16;
-        if calls.is_empty() {
+        let begins = |core: &Core, call: u32| {
+            core.calls[call].stage == stage && !core.calls[call].is_settled()
+        };
+        let calls = self.jobs[job].calls.iter();
+        let count = calls.filter(|&&call| begins(self, call)).count();
+        self.jobs[job].stage_left = count as u16;
+        if count == 0 {
             self.stage_over(job, None, now, plan);
             return;
         }
-        for call in calls {
-            // An earlier call of this loop may have settled the whole job.
-            let alive = self.jobs.get(job).is_some_and(|job| job.id == id);
-            if alive && !self.calls[call].is_settled() {
+        // Calls that `moved` adds begin by themselves.
+        for at in 0..self.jobs[job].calls.len() {
+            let call = self.jobs[job].calls[at];
+            if begins(self, call) {
                 self.begin_call(call, now, plan);
+            }
+            // That may have settled the whole job, or led to its next stage.
+            if self.jobs.get(job).is_none_or(|job| job.id != id || job.stage != stage) {
+                return;
             }
         }
     }
 
     pub(crate) fn begin_call(&mut self, call: u32, now: Now, plan: &mut Plan) {
         let job = self.calls[call].job;
-        if self.jobs[job].not_applicable.contains(&self.calls[call].index) {
+        if !self.jobs[job].applies(self.calls[call].index) {
             self.settle(call, Outcome::Skipped(Skip::NotApplicable), now, plan);
         } else if let Some(of) = self.same_rss(call) {
             self.settle(call, Outcome::Duplicate { of }, now, plan);
-        } else if let Some(key) = self.jobs[job].cache_key.clone() {
+        } else if let Some(key) = self.jobs[job].cache_key().cloned() {
             self.hold_rss(call);
             let lane = self.lanes[self.calls[call].lane].name.clone();
             let job = self.jobs[job].id;
@@ -133,14 +139,15 @@ impl Core {
     pub(crate) fn find_same(&self, lane: u32, key: &[u8]) -> Option<u32> {
         self.same_calls.find(lane, key, |other| {
             let other = &self.calls[other];
-            other.lane == lane && self.jobs[other.job].cache_key.as_deref() == Some(key)
+            other.lane == lane
+                && self.jobs[other.job].cache_key().is_some_and(|other| **other == *key)
         })
     }
 
     /// The call no longer stands for all calls with its lane and cache key.
     pub(crate) fn forget_same(&mut self, call: u32) {
         let (job, lane) = (self.calls[call].job, self.calls[call].lane);
-        if let Some(key) = self.jobs[job].cache_key.clone()
+        if let Some(key) = self.jobs[job].cache_key().cloned()
             && self.find_same(lane, &key) == Some(call)
         {
             self.same_calls.remove(lane, &key, call);
@@ -226,7 +233,7 @@ impl Core {
     }
 
     fn watch_start(&mut self, call: u32) {
-        let within = self.jobs[self.calls[call].job].start_within;
+        let within = self.jobs[self.calls[call].job].start_within();
         if within != ANY_WAIT {
             let at = self.calls[call].place.joined_at + within;
             self.moments.insert((at, Moment::StartWithin(call)));
@@ -238,11 +245,12 @@ impl Core {
         let Call { lane, place, max_wait, .. } = self.calls[call];
         let job = &self.jobs[self.calls[call].job];
         let lane_state = &mut self.lanes[lane];
-        let first = lane_state.queues[job.priority.index()].push(job.tenant, place, call);
+        let first = lane_state.queues[job.priority.index()]
+            .push(job.tenant, Waiting { place, call, cost: job.cost });
         if max_wait != ANY_WAIT {
-            lane_state.waits[job.priority.index()].insert((max_wait, call));
+            lane_state.waits[job.priority.index()].insert(max_wait, call);
             if let Some(group) = lane_state.group {
-                self.groups[group].waits.insert((max_wait, call));
+                self.groups[group].waits.insert(max_wait, call);
             }
         }
         self.waiting += 1;
@@ -266,9 +274,9 @@ impl Core {
     pub(crate) fn unwait(&mut self, call: u32, priority: usize) {
         let Call { lane, max_wait, .. } = self.calls[call];
         if max_wait != ANY_WAIT {
-            self.lanes[lane].waits[priority].remove(&(max_wait, call));
+            self.lanes[lane].waits[priority].remove(max_wait, call);
             if let Some(group) = self.lanes[lane].group {
-                self.groups[group].waits.remove(&(max_wait, call));
+                self.groups[group].waits.remove(max_wait, call);
             }
         }
         self.waiting -= 1;

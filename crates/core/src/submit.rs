@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::call::{Call, State, Step};
-use crate::core::{Core, Job, Moment};
+use crate::core::{Core, Job, Moment, Rare};
 use crate::job::{
     Admission, Blob, Due, JobId, JobSpec, LONGEST_KEY, MOST_CALLS, OnDuplicate, Submission,
     SubmitError, Terms,
@@ -53,7 +53,7 @@ impl Core {
 
     /// Lets a new job into its queues, or to where it waits until it is due.
     fn admit(&mut self, job: u32, now: Now, plan: &mut Plan) {
-        let (due, deadline) = (self.jobs[job].due, self.jobs[job].deadline);
+        let (due, deadline) = (self.jobs[job].due(), self.jobs[job].deadline);
         if deadline != Time::NEVER {
             self.moments.insert((deadline, Moment::Deadline(job)));
         }
@@ -66,22 +66,24 @@ impl Core {
 
     /// Puts a job aside until it is due.
     pub(crate) fn delay(&mut self, job: u32) {
-        self.due.insert((self.jobs[job].due, job));
+        self.due.insert((self.jobs[job].due(), job));
         for at in 0..self.jobs[job].calls.len() {
             let call = self.jobs[job].calls[at];
             if self.calls[call].stage == 0 && !self.calls[call].is_settled() {
                 self.calls[call].step(Step::Delay);
             }
         }
-        if let Some(key) = self.jobs[job].schedule_key.clone() {
+        if let Some(key) = self.jobs[job].schedule_key().cloned() {
             self.schedule_keys.insert(0, &key, job);
         }
     }
 
     /// The job is due, or no longer: its schedule key is free (D2).
     pub(crate) fn leave_due(&mut self, job: u32) {
-        if self.due.remove(&(self.jobs[job].due, job))
-            && let Some(key) = self.jobs[job].schedule_key.clone()
+        let due = self.jobs[job].due();
+        if due > Time::ZERO
+            && self.due.remove(&(due, job))
+            && let Some(key) = self.jobs[job].schedule_key().cloned()
         {
             self.schedule_keys.remove(0, &key, job);
         }
@@ -198,6 +200,14 @@ impl Core {
     pub(crate) fn add_job(&mut self, record: &JobRecord, kind: u32, lanes: &[u32]) -> u32 {
         let (spec, terms) = (&record.spec, &record.terms);
         let tenant = spec.tenant.as_ref().map_or(0, |name| self.hold_tenant(name));
+        let rare = Rare {
+            schedule_key: spec.schedule_key.clone(),
+            cache_key: spec.cache_key.clone(),
+            due: terms.due.unwrap_or(Time::ZERO),
+            start_within: spec.start_within.unwrap_or(crate::call::ANY_WAIT),
+            retry: spec.retry,
+            not_applicable: spec.not_applicable.clone().into(),
+        };
         let job = self.jobs.insert(Job {
             id: record.id,
             kind,
@@ -208,19 +218,14 @@ impl Core {
             callers: terms.callers,
             cost: spec.cost.get(),
             key: spec.key.clone(),
-            schedule_key: spec.schedule_key.clone(),
-            cache_key: spec.cache_key.clone(),
             submitted_at: record.submitted_at,
-            due: terms.due.unwrap_or(Time::ZERO),
             deadline: terms.deadline.unwrap_or(Time::NEVER),
             max_wait: spec.max_wait,
-            start_within: spec.start_within.unwrap_or(crate::call::ANY_WAIT),
-            retry: spec.retry,
+            rare: (rare != Rare::default()).then(|| Box::new(rare)),
             stage: 0,
             stage_left: 0,
             left: lanes.len() as u16,
             cancelled: false,
-            not_applicable: spec.not_applicable.clone().into(),
             calls: Vec::with_capacity(lanes.len()),
         });
         let stages = spec.stages.iter().enumerate();
@@ -263,15 +268,16 @@ impl Core {
 
     /// An unfinished job with the same key, or one not yet due with the same schedule key.
     fn same_work(&self, submission: &Submission, now: Now) -> Option<u32> {
-        let find = |table: &crate::keys::Table, key: &Blob, of: fn(&Job) -> &Option<Blob>| {
-            table.find(0, key, |job| of(&self.jobs[job]).as_ref() == Some(key))
+        let find = |table: &crate::keys::Table, key: &Blob, of: fn(&Job) -> Option<&Blob>| {
+            table.find(0, key, |job| of(&self.jobs[job]) == Some(key))
         };
         let spec = &submission.spec;
-        let by_key = spec.key.as_ref().and_then(|key| find(&self.keys, key, |job| &job.key));
+        let by_key =
+            spec.key.as_ref().and_then(|key| find(&self.keys, key, |job| job.key.as_ref()));
         let later = due_wall(submission.due, now).is_some();
         by_key.or_else(|| {
             let key = spec.schedule_key.as_ref().filter(|_| later)?;
-            find(&self.schedule_keys, key, |job| &job.schedule_key)
+            find(&self.schedule_keys, key, Job::schedule_key)
         })
     }
 
@@ -326,10 +332,10 @@ impl Core {
 
     fn replace(&mut self, job: u32, submission: Submission, now: Now, plan: &mut Plan) {
         plan.writes.push(Write::Payload(self.jobs[job].id, submission.payload));
-        let waited_to_be_due = self.due.contains(&(self.jobs[job].due, job));
+        let waited_to_be_due = self.due.contains(&(self.jobs[job].due(), job));
         self.leave_due(job);
         let due = due_wall(submission.due, now);
-        self.jobs[job].due = due.unwrap_or(Time::ZERO);
+        self.jobs[job].set_due(due.unwrap_or(Time::ZERO));
         if due.is_some() {
             for call in self.jobs[job].calls.clone() {
                 if self.calls[call].state == State::Queued {
@@ -349,7 +355,7 @@ impl Core {
         let job = &self.jobs[job];
         let terms = Terms {
             priority: job.named.then_some(job.priority),
-            due: (job.due > Time::ZERO).then_some(job.due),
+            due: (job.due() > Time::ZERO).then_some(job.due()),
             deadline: (job.deadline != Time::NEVER).then_some(job.deadline),
             callers: job.callers,
         };

@@ -152,7 +152,7 @@ fn ended(id: u64, specs: &[Arc<JobSpec>], trace: Trace) -> [Write; 2] {
     };
     let (job, finished_at) = (JobId(id), moment(id));
     let (state, answer) = (JobState::Done, Answer::Conclusive);
-    [attempt, Write::Finish(Report { job, state, answer, finished_at, calls: vec![call] })]
+    [attempt, Write::Finish(Report { job, state, answer, finished_at, calls: vec![call] }.into())]
 }
 
 fn moment(id: u64) -> Time {

@@ -184,7 +184,7 @@ fn a_later_write_of_a_batch_sees_the_earlier_ones(place: &mut Place) {
         Write::Started(LaneId(1), AttemptId(1), Time(3)),
         Write::Ended(LaneId(1), AttemptId(1), Time(4)),
         Write::Forget(LaneId(1), AttemptId(2)),
-        Write::Finish(done.clone()),
+        Write::Finish(done.clone().into()),
     ]);
     assert_eq!(place.records(), []);
     let record = JobRecord { terms, ..job(1) };
@@ -247,7 +247,7 @@ fn a_finished_job_keeps_its_report_and_loses_its_calls(place: &mut Place) {
     place.commit(&[Write::Call(call(2, 0))]);
     place.reopen();
     let done = report(1, 5, vec![call_report("a", Outcome::Empty)]);
-    place.commit(&[Write::Finish(done.clone())]);
+    place.commit(&[Write::Finish(done.clone().into())]);
     let left = [Record::Job(job_with_everything(2)), Record::Call(call(2, 0))];
     assert_eq!(place.records(), left);
     let finished = StoredJob { record: job_with_everything(1), report: Some(done) };
@@ -292,7 +292,7 @@ fn every_outcome_is_kept_exactly(place: &mut Place) {
         let mut expected = vec![Record::Job(job(id))];
         expected.extend(settled.into_iter().map(Record::Call));
         assert_eq!(place.records(), expected);
-        place.commit(&[Write::Finish(done.clone())]);
+        place.commit(&[Write::Finish(done.clone().into())]);
         assert_eq!(place.job(id).and_then(|stored| stored.report), Some(done));
     }
 }
@@ -300,7 +300,7 @@ fn every_outcome_is_kept_exactly(place: &mut Place) {
 fn jobs_are_listed_in_pages(place: &mut Place) {
     place
         .commit(&(1..=9).map(|id| Write::Job(job(id), b"x".as_slice().into())).collect::<Vec<_>>());
-    place.commit(&[2, 3, 7].map(|id| Write::Finish(report(id, 5, vec![]))));
+    place.commit(&[2, 3, 7].map(|id| Write::Finish(report(id, 5, vec![]).into())));
     assert_eq!(place.listed(0, 4), [1, 2, 3, 4]);
     assert_eq!(place.listed(4, 4), [5, 6, 7, 8]);
     assert_eq!(place.listed(8, 4), [9]);
@@ -326,7 +326,7 @@ fn a_payload_outlives_its_job(place: &mut Place) {
         assert_eq!(place.store().payload(JobId(4)).expect("a look").as_deref(), Some(&b""[..]));
         assert_eq!(place.store().payload(JobId(5)).expect("a look"), None);
         if !place.records().is_empty() {
-            place.commit(&[1, 2, 3, 4].map(|id| Write::Finish(report(id, 5, vec![]))));
+            place.commit(&[1, 2, 3, 4].map(|id| Write::Finish(report(id, 5, vec![]).into())));
         }
     }
 }
@@ -361,7 +361,7 @@ fn pruning_takes_small_steps_and_only_what_is_old(place: &mut Place) {
         vec![Write::Answer(found("old", "1", 10)), Write::Answer(found("new", "2", 99))];
     for id in 1..=jobs {
         writes.push(Write::Job(job(id), b"x".as_slice().into()));
-        writes.push(Write::Finish(report(id, if id % 2 == 0 { 5 } else { 50 }, vec![])));
+        writes.push(Write::Finish(report(id, if id % 2 == 0 { 5 } else { 50 }, vec![]).into()));
     }
     writes.push(Write::Job(job(jobs + 1), b"x".as_slice().into()));
     place.commit(&writes);

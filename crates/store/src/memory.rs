@@ -83,7 +83,7 @@ impl Tables {
                 self.lanes.remove(&lane);
                 self.forget(lane, AttemptId(u64::MAX));
             }
-            Write::Finish(report) => self.finish(report),
+            Write::Finish(report) => self.finish((*report).clone()),
             Write::Answer(answer) => {
                 self.answers.insert((answer.lane.clone(), answer.key.clone()), answer);
             }

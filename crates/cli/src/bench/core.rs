@@ -34,8 +34,7 @@ pub(crate) fn measure(scale: usize) -> Vec<Figure> {
         assert_eq!(left, waiting, "as many wait or run afterwards as before");
         let rate = cycles as f64 / seconds;
         costs.push(1.0 / rate);
-        let target =
-            if waiting == 1_000_000 { Target::AtLeast(500_000.0) } else { Target::None };
+        let target = if waiting == 1_000_000 { Target::AtLeast(500_000.0) } else { Target::None };
         let metric = format!("calls_per_s@{waiting}");
         figures.push(Figure::new("core", metric, rate, "1/s", target));
     }
@@ -59,8 +58,7 @@ struct Bench {
 
 impl Bench {
     fn new(lanes: usize) -> Bench {
-        let names: Vec<Arc<str>> =
-            (0..lanes).map(|lane| format!("lane-{lane}").into()).collect();
+        let names: Vec<Arc<str>> = (0..lanes).map(|lane| format!("lane-{lane}").into()).collect();
         let all = NonZeroU32::new(u32::MAX).expect("above zero");
         let mut settings = Settings { max_waiting: all, max_lanes: all, ..Settings::default() };
         let pool = NonZeroU32::new(1_000).expect("above zero");

@@ -111,7 +111,7 @@ impl Story {
             cached: false,
         };
         let (state, answer, finished_at) = (JobState::Done, Answer::All, Time(self.batches));
-        vec![Write::Finish(Report { job, state, answer, finished_at, calls: vec![call] })]
+        vec![Write::Finish(Report { job, state, answer, finished_at, calls: vec![call] }.into())]
     }
 
     fn change(&mut self) -> Vec<Write> {

@@ -1,0 +1,60 @@
+//! Waiting calls by how long they would wait for a closed lane (W1).
+
+use std::collections::BTreeSet;
+
+use crate::time::Span;
+
+/// The least patient first; its patience is at hand without looking into the tree.
+#[derive(Clone, Debug)]
+pub(crate) struct Waits {
+    calls: BTreeSet<(Span, u32)>,
+    least: Span,
+}
+
+impl Default for Waits {
+    fn default() -> Waits {
+        Waits { calls: BTreeSet::new(), least: Span(u64::MAX) }
+    }
+}
+
+impl Waits {
+    pub(crate) fn insert(&mut self, max_wait: Span, call: u32) {
+        self.calls.insert((max_wait, call));
+        self.least = self.least.min(max_wait);
+    }
+
+    pub(crate) fn remove(&mut self, max_wait: Span, call: u32) {
+        self.calls.remove(&(max_wait, call));
+        if max_wait == self.least {
+            self.least = self.calls.first().map_or(Span(u64::MAX), |(least, _)| *least);
+        }
+    }
+
+    /// A call that would not wait for so long.
+    pub(crate) fn impatient(&self, wait: Span) -> Option<(Span, u32)> {
+        if self.least < wait { self.calls.first().copied() } else { None }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Span, u32)> {
+        self.calls.iter().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn w1_the_least_patient_call_is_found_first() {
+        let mut waits = Waits::default();
+        assert_eq!(waits.impatient(Span(u64::MAX)), None);
+        for (wait, call) in [(30, 1), (10, 2), (20, 3)] {
+            waits.insert(Span(wait), call);
+        }
+        assert_eq!(waits.impatient(Span(10)), None);
+        assert_eq!(waits.impatient(Span(11)), Some((Span(10), 2)));
+        waits.remove(Span(10), 2);
+        assert_eq!(waits.impatient(Span(11)), None);
+        assert_eq!(waits.impatient(Span(25)), Some((Span(20), 3)));
+    }
+}

@@ -71,6 +71,8 @@ pub(crate) struct Call {
     pub(crate) stage: u16,
     pub(crate) state: State,
     pub(crate) cached: bool,
+    /// Whether its lane counts it as its kind's rss call (D3).
+    pub(crate) rss: bool,
     pub(crate) place: Place,
     pub(crate) retry_at: Time,
     /// Its budget for a closed lane; `Time::NEVER`'s span for none.
@@ -99,6 +101,7 @@ impl Call {
             stage,
             state: State::Staged,
             cached: false,
+            rss: false,
             place: Place::default(),
             retry_at: Time::ZERO,
             max_wait: ANY_WAIT,

@@ -172,10 +172,11 @@ pub(crate) enum Contender {
 pub struct Core {
     pub(crate) settings: Settings,
     pub(crate) kinds: Vec<KindTerms>,
+    pub(crate) kind_names: HashMap<Arc<str>, u32, FixedState>,
     pub(crate) next: Counters,
 
     pub(crate) lanes: Arena<Lane>,
-    pub(crate) lane_names: BTreeMap<Arc<str>, u32>,
+    pub(crate) lane_names: HashMap<Arc<str>, u32, FixedState>,
     /// Templates by the part of the name before the `*`.
     pub(crate) templates: Vec<(Box<str>, Arc<Limits>)>,
     pub(crate) groups: Arena<Group>,
@@ -227,15 +228,16 @@ impl Core {
     pub fn new(setup: Setup) -> Core {
         let seed = setup.settings.hash_seed;
         let state = || FixedState::with_seed(seed);
-        let mut kinds = setup.kinds;
-        kinds.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut kind_names = HashMap::with_hasher(state());
+        kind_names.extend(setup.kinds.iter().zip(0..).map(|(kind, n)| (kind.name.clone(), n)));
         let mut core = Core {
             pool: Pool::new(setup.settings.pool.clone()),
             settings: setup.settings,
-            kinds,
+            kinds: setup.kinds,
+            kind_names,
             next: Counters::default(),
             lanes: Arena::default(),
-            lane_names: BTreeMap::new(),
+            lane_names: HashMap::with_hasher(state()),
             templates: Vec::new(),
             groups: Arena::default(),
             strangers: BTreeMap::new(),

@@ -6,7 +6,7 @@
 
 use crate::call::State;
 use crate::core::{Contender, Core, Moment};
-use crate::lane::{Demand, Key, Lane, Standing};
+use crate::lane::{Demand, Glance, Key, Lane, Standing};
 use crate::mutant::Mutant;
 use crate::outcome::{Failure, Outcome, Skip};
 use crate::plan::Plan;
@@ -116,8 +116,9 @@ impl Core {
         loop {
             if let Some(lane) = self.dirty_lanes.pop() {
                 self.lanes[lane].dirty = false;
-                self.skip_hopeless(lane, now, plan);
-                self.stand_lane(lane, now);
+                let glance = self.lanes[lane].glance();
+                self.skip_hopeless(lane, &glance, now, plan);
+                self.stand_lane(lane, &glance, now);
             } else if let Some(group) = self.dirty_groups.pop() {
                 self.groups[group].dirty = false;
                 self.skip_hopeless_in_group(group, now, plan);
@@ -130,14 +131,13 @@ impl Core {
 
     /// Withdraws every call that would not wait until its lane opens (W1): the trees are popped
     /// from the small end, so whoever would wait long enough is not looked at.
-    fn skip_hopeless(&mut self, lane: u32, now: Now, plan: &mut Plan) {
+    fn skip_hopeless(&mut self, lane: u32, glance: &Glance, now: Now, plan: &mut Plan) {
         if Mutant::MaxWaitIgnored.on() {
             return;
         }
-        let glance = self.lanes[lane].glance();
         for priority in Priority::ALL {
             let demand = Demand { priority, rank: priority, cost: 1 };
-            let wait = self.lanes[lane].opening_at(&glance, demand).at.since(now.time);
+            let wait = self.lanes[lane].opening_at(glance, demand).at.since(now.time);
             while let Some((max_wait, call)) =
                 self.lanes[lane].waits[priority.index()].impatient(wait)
             {
@@ -197,8 +197,8 @@ impl Core {
     }
 
     /// Puts a lane where it belongs: among those ready to go, or by the moment to look again.
-    fn stand_lane(&mut self, number: u32, now: Now) {
-        let standing = self.lane_standing(number, now);
+    fn stand_lane(&mut self, number: u32, glance: &Glance, now: Now) {
+        let standing = self.lane_standing(number, glance, now);
         let before = self.lanes[number].standing;
         if standing == before {
             return;
@@ -221,7 +221,7 @@ impl Core {
         }
     }
 
-    fn lane_standing(&self, number: u32, now: Now) -> Standing {
+    fn lane_standing(&self, number: u32, glance: &Glance, now: Now) -> Standing {
         let lane = &self.lanes[number];
         let mut standing = Standing::default();
         // A lane without calls is touched when one comes; a busy or paused one when that ends.
@@ -230,15 +230,11 @@ impl Core {
         }
         let (heads, count) = self.heads(lane, now);
         let heads = &heads[..count];
-        if heads.is_empty() {
-            return standing;
-        }
-        let glance = lane.glance();
         let mut wake_at = Time::NEVER;
         let mut rises_at = Time::NEVER;
         for head in heads {
             rises_at = rises_at.min(head.rises_at);
-            let opening = lane.opening_at(&glance, head.demand());
+            let opening = lane.opening_at(glance, head.demand());
             if opening.at <= now.time {
                 standing.any = Some(self.key(lane, head));
                 break;
@@ -249,7 +245,7 @@ impl Core {
             }
         }
         if let Some(head) = heads.iter().find(|head| head.priority == Priority::Interactive) {
-            let opening = lane.opening_at(&glance, head.demand());
+            let opening = lane.opening_at(glance, head.demand());
             if opening.at <= now.time {
                 standing.interactive = Some(self.key(lane, head));
             } else {

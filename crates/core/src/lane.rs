@@ -122,8 +122,13 @@ pub(crate) struct Lane {
     pub(crate) last_start: [Time; 4],
     pub(crate) last_finish: [Time; 4],
     pub(crate) ledger: Ledger,
+    /// How many entries the ledger may have before old ones are looked for.
+    pub(crate) trim_at: usize,
     /// When each of its windows was introduced (L11).
     pub(crate) since: Vec<Time>,
+    /// Of its limits: the longest window, and the gap that spreading adds.
+    longest: Span,
+    spread: Span,
     pub(crate) health: Health,
     pub(crate) announced: Option<(Announced, Time)>,
     pub(crate) paused: bool,
@@ -138,6 +143,9 @@ impl Lane {
             id,
             name,
             since: vec![now; limits.windows.len()],
+            longest: longest(&limits),
+            spread: limits.spread_gap(),
+            trim_at: 0,
             limits,
             group: None,
             made: false,
@@ -171,8 +179,7 @@ impl Lane {
     pub(crate) fn gap(&self, rank: Priority) -> Span {
         let every = self.health.every(&self.limits);
         let bent = Span(self.limits.gap_share[rank.index()].of(every.0));
-        let fixed = self.limits.spread_gap().max(self.announced().every.unwrap_or(Span::ZERO));
-        bent.max(fixed)
+        bent.max(self.spread).max(self.announced().every.unwrap_or(Span::ZERO))
     }
 
     /// The last moment that a gap runs from, for one priority or for all.
@@ -216,7 +223,7 @@ impl Lane {
         Glance {
             last: self.last(None),
             every: self.health.every(&self.limits),
-            fixed: self.limits.spread_gap().max(announced.every.unwrap_or(Span::ZERO)),
+            fixed: self.spread.max(announced.every.unwrap_or(Span::ZERO)),
             shared,
             keeps,
         }
@@ -299,12 +306,11 @@ impl Lane {
 
     /// How long its history binds anything, its group's share included.
     pub(crate) fn memory(&self, group: Span) -> Span {
-        let windows = self.limits.windows.iter().map(|window| window.rate.per);
-        let announced = self.announced();
-        let told = announced.window.map(|rate| rate.per).into_iter();
-        let left = announced.left.map(|(_, span)| span).into_iter();
-        let gap = self.gap(Priority::Background);
-        windows.chain(told).chain(left).chain([gap, group]).max().unwrap_or(Span::ZERO)
+        let limits = self.longest.max(self.gap(Priority::Background)).max(group);
+        let Some((announced, _)) = self.announced else { return limits };
+        let window = announced.window.map_or(Span::ZERO, |rate| rate.per);
+        let left = announced.left.map_or(Span::ZERO, |(_, span)| span);
+        limits.max(window).max(left)
     }
 
     /// The windows that its ledger serves, for merging.
@@ -326,6 +332,7 @@ impl Lane {
             same.map_or(now, |place| self.since[place])
         };
         self.since = limits.windows.iter().map(since).collect();
+        (self.longest, self.spread) = (longest(&limits), limits.spread_gap());
         self.limits = limits;
         if self.health.narrowed.is_some_and(|narrow| narrow >= self.limits.in_flight.get()) {
             self.health.narrowed = None;
@@ -387,6 +394,10 @@ impl Lane {
             && health.narrowed.is_none()
             && self.announced.is_none()
     }
+}
+
+fn longest(limits: &Limits) -> Span {
+    limits.windows.iter().map(|window| window.rate.per).max().unwrap_or(Span::ZERO)
 }
 
 #[cfg(test)]

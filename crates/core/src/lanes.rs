@@ -254,7 +254,10 @@ impl Core {
 
     /// How all lanes are doing, by name.
     pub fn lane_statuses(&self, now: Now) -> Vec<LaneStatus> {
-        self.lane_names.values().map(|&lane| self.status_of(&self.lanes[lane], now)).collect()
+        let lanes = self.lane_names.values().map(|&lane| self.status_of(&self.lanes[lane], now));
+        let mut lanes: Vec<LaneStatus> = lanes.collect();
+        lanes.sort_by(|a, b| a.name.cmp(&b.name));
+        lanes
     }
 
     fn status_of(&self, lane: &Lane, now: Now) -> LaneStatus {

@@ -41,7 +41,10 @@ impl Portion {
 
     /// This part of `whole`, rounded down.
     pub fn of(self, whole: u64) -> u64 {
-        (u128::from(whole) * u128::from(self.0) / 1_000) as u64
+        match whole.checked_mul(u64::from(self.0)) {
+            Some(product) => product / 1_000,
+            None => (u128::from(whole) * u128::from(self.0) / 1_000) as u64,
+        }
     }
 
     /// This part of `whole`, rounded up.

@@ -22,6 +22,17 @@ pub struct Plan {
     pub events: Vec<Event>,
 }
 
+impl Plan {
+    /// Empties it for the next turn; the room it has stays.
+    pub fn clear(&mut self) {
+        self.writes.clear();
+        self.starts.clear();
+        self.aborts.clear();
+        self.lookups.clear();
+        self.events.clear();
+    }
+}
+
 /// A call's question to the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {

@@ -165,7 +165,9 @@ impl Core {
         } else {
             plan.writes.push(Write::Release(lane_id, attempt));
         }
-        self.trim_lane(number, now.time, plan);
+        if self.lanes[number].ledger.len() > self.lanes[number].trim_at {
+            self.trim_lane(number, now.time, plan);
+        }
         self.touch_lane(number);
         self.release_lane(number, now.time);
     }
@@ -197,6 +199,8 @@ impl Core {
             let spans = lane.window_spans();
             lane.ledger.merge(&spans, now);
         }
+        // The next look is paid for by the entries that come until then.
+        lane.trim_at = (2 * lane.ledger.len()).clamp(32, crate::ledger::EXACT_ENTRIES);
         if let Some(below) = forgotten {
             plan.writes.push(Write::Forget(lane.id, below));
         }

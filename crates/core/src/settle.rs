@@ -296,7 +296,9 @@ impl Core {
         let (job, lane) = (call.job, call.lane);
         call.step(Step::Settle);
         call.outcome = Some(Box::new(outcome));
-        self.lanes[lane].rss.retain(|(_, other)| *other != number);
+        if self.calls[number].rss {
+            self.lanes[lane].rss.retain(|(_, other)| *other != number);
+        }
         self.unsettled -= 1;
         let same_stage = self.calls[number].stage == self.jobs[job].stage;
         let job = &mut self.jobs[job];

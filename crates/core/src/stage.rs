@@ -76,6 +76,7 @@ impl Core {
         let job = &self.jobs[self.calls[call].job];
         if job.priority == Priority::Rss {
             self.lanes[self.calls[call].lane].rss.push((job.kind, call));
+            self.calls[call].rss = true;
         }
     }
 

@@ -167,8 +167,7 @@ impl Core {
     }
 
     pub(crate) fn kind_named(&self, name: &str) -> Option<u32> {
-        let place = self.kinds.binary_search_by(|kind| (*kind.name).cmp(name));
-        place.ok().map(|place| place as u32)
+        self.kind_names.get(name).copied()
     }
 
     /// The lanes of every call, made where a template covers them; all or none.

@@ -131,12 +131,13 @@ impl Bench {
     /// Lets `calls` calls start and settle, and puts a new one in for each.
     fn cycle(&mut self, calls: usize) {
         let mut done = 0;
+        let mut plan = Plan::default();
         while done < calls {
             let wake = self.core.wake_at(self.now).unwrap_or(self.now.time);
             // Turns of a hundred or so calls: what gathers while a commit is on its way.
             let wake = wake.max(self.now.time + Span::millis(500));
             self.now = Now { time: wake, wall: wake };
-            let mut plan = Plan::default();
+            plan.clear();
             for attempt in std::mem::take(&mut self.running) {
                 let verdict = Verdict::Done { conclusive: true, value: Arc::default() };
                 self.core.started(attempt, self.now.time);

@@ -67,9 +67,10 @@ impl Core {
     /// Puts a job aside until it is due.
     pub(crate) fn delay(&mut self, job: u32) {
         self.due.insert((self.jobs[job].due, job));
+        let stage = self.jobs[job].stage;
         for at in 0..self.jobs[job].calls.len() {
             let call = self.jobs[job].calls[at];
-            if self.calls[call].stage == 0 && !self.calls[call].is_settled() {
+            if self.calls[call].stage == stage && !self.calls[call].is_settled() {
                 self.calls[call].step(Step::Delay);
             }
         }
@@ -329,19 +330,32 @@ impl Core {
         self.leave_due(job);
         let due = due_wall(submission.due, now);
         self.jobs[job].due = due.unwrap_or(Time::ZERO);
+        // Beginning may end the job at once, so its terms are written first.
+        self.write_terms(job, plan);
+        if self.jobs[job].calls.iter().any(|&call| self.calls[call].state == State::Parked) {
+            return;
+        }
         if due.is_some() {
             for call in self.jobs[job].calls.clone() {
                 if self.calls[call].state == State::Queued {
-                    self.unqueue(call);
-                    self.forget_same(call);
-                    self.calls[call].place.joined_at = Time::ZERO;
+                    self.put_back(call);
                 }
             }
             self.delay(job);
         } else if waited_to_be_due {
             self.begin_stage(job, now, plan);
         }
-        self.write_terms(job, plan);
+    }
+
+    /// Undoes joining the queue: the call waits to be due as if it had never been.
+    fn put_back(&mut self, call: u32) {
+        self.unqueue(call);
+        self.forget_same(call);
+        let (job, lane) = (self.calls[call].job, self.calls[call].lane);
+        self.lanes[lane].rss.retain(|(_, other)| *other != call);
+        let place = std::mem::take(&mut self.calls[call].place);
+        let within = self.jobs[job].start_within;
+        self.moments.remove(&(place.joined_at + within, Moment::StartWithin(call)));
     }
 
     pub(crate) fn write_terms(&self, job: u32, plan: &mut Plan) {

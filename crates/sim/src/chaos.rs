@@ -1,6 +1,7 @@
 //! Random worlds: lanes, work and faults from one seed, then healing, then an end.
 
 use std::num::NonZeroU32;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use paceline::turn::LaneAct;
@@ -72,8 +73,23 @@ impl std::fmt::Display for Summary {
     }
 }
 
-/// Runs the world of this seed to its end.
+/// Runs the world of this seed to its end. A panic is a violation like any other.
 pub fn run(seed: u64, lines: bool) -> Ran {
+    catch_unwind(AssertUnwindSafe(|| live(seed, lines))).unwrap_or_else(|panic| {
+        let words = panic.downcast_ref::<String>().map(String::as_str);
+        let words = words.or_else(|| panic.downcast_ref::<&str>().copied());
+        let words = format!("panic: {}", words.unwrap_or("without words"));
+        Ran {
+            violations: vec![Violation { rule: "J5", at: DAWN, words }],
+            fingerprint: 0,
+            trace: String::new(),
+            counts: Counts::default(),
+            lasted: Span::ZERO,
+        }
+    })
+}
+
+fn live(seed: u64, lines: bool) -> Ran {
     let mut rng = Rng::new(seed);
     let on_disk = seed % 25 == 24;
     let setup = setup(&mut rng);

@@ -104,7 +104,12 @@ impl Core {
             } else if let Some(group) = self.dirty_groups.pop() {
                 self.groups[group].dirty = false;
                 self.skip_hopeless_in_group(group, now, plan);
-                self.stand_group(group, now);
+                if self.dirty_lanes.is_empty() {
+                    self.stand_group(group, now);
+                } else {
+                    // Who was skipped may still stand for its lane: lanes are looked at first.
+                    self.touch_group(group);
+                }
             } else {
                 return;
             }

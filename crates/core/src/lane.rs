@@ -94,6 +94,8 @@ pub(crate) struct Lane {
     pub(crate) made: bool,
     /// Calls of unfinished jobs and attempts on the wire that name it.
     pub(crate) users: u32,
+    /// Where it stands among the idle lanes, if it does (L10).
+    pub(crate) idle_from: Time,
     /// Whether the store knows its name.
     pub(crate) stored: bool,
 
@@ -128,6 +130,7 @@ impl Lane {
             group: None,
             made: false,
             users: 0,
+            idle_from: Time::ZERO,
             stored: false,
             queues: Default::default(),
             waits: Default::default(),

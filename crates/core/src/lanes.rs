@@ -160,7 +160,7 @@ impl Core {
         }
         let number = self.add_lane(name.clone(), &limits, now);
         self.lanes[number].made = true;
-        self.idle_lanes.insert((now, number));
+        self.idle_from(number, now);
         Ok(number)
     }
 
@@ -188,14 +188,22 @@ impl Core {
                 return true;
             }
             let rest = lane.memory(Span::ZERO).max(lane.health.cooldown_until.since(now));
-            self.idle_lanes.insert((now + rest.max(Span::secs(1)), number));
+            self.idle_from(number, now + rest.max(Span::secs(1)));
         }
         false
+    }
+
+    /// A lane stands once among the idle ones, at the last moment named.
+    fn idle_from(&mut self, number: u32, at: Time) {
+        let before = std::mem::replace(&mut self.lanes[number].idle_from, at);
+        self.idle_lanes.remove(&(before, number));
+        self.idle_lanes.insert((at, number));
     }
 
     fn drop_lane(&mut self, number: u32, plan: &mut Plan) {
         self.leave_indexes(number);
         let lane = self.lanes.remove(number);
+        self.idle_lanes.remove(&(lane.idle_from, number));
         self.lane_names.remove(&lane.name);
         self.dirty_lanes.retain(|dirty| *dirty != number);
         if lane.stored {
@@ -208,7 +216,7 @@ impl Core {
         let lane = &mut self.lanes[number];
         lane.users -= 1;
         if lane.made && lane.users == 0 {
-            self.idle_lanes.insert((now, number));
+            self.idle_from(number, now);
         }
     }
 

@@ -22,12 +22,17 @@ pub struct Restore {
     plan: Plan,
     lanes: BTreeMap<LaneId, u32>,
     crashed: Vec<Reservation>,
+    max_lanes: std::num::NonZeroU32,
 }
 
 impl Restore {
     /// Starts from the configuration.
-    pub fn new(core: Core) -> Restore {
-        Restore { core, plan: Plan::default(), lanes: BTreeMap::new(), crashed: Vec::new() }
+    pub fn new(mut core: Core) -> Restore {
+        // The bound is for what comes in. Here it would drop lanes whose history is yet to come.
+        let max_lanes = core.settings.max_lanes;
+        core.settings.max_lanes = std::num::NonZeroU32::MAX;
+        let (plan, lanes, crashed) = (Plan::default(), BTreeMap::new(), Vec::new());
+        Restore { core, plan, lanes, crashed, max_lanes }
     }
 
     /// Takes in one record. Lanes come first, then jobs, calls and reservations.
@@ -138,6 +143,7 @@ impl Restore {
     /// Everything has been taken in: calls go back to where they were. Returns the rules and what
     /// the return itself has to make durable.
     pub fn finish(mut self, next: Counters, now: Now) -> (Core, Plan) {
+        self.core.settings.max_lanes = self.max_lanes;
         self.end_reservations(now.time);
         let core = &mut self.core;
         core.next = Counters {

@@ -39,17 +39,17 @@ pub struct LaneStatus {
 
 impl Core {
     /// Sets the limits of a lane, or of a template if the name ends in `*`; lanes that a template
-    /// made follow it.
-    pub fn configure(&mut self, name: Arc<str>, limits: Limits, now: Time) {
+    /// made follow it. Returns the lanes that it concerns.
+    pub(crate) fn configure(&mut self, name: Arc<str>, limits: Limits, now: Time) -> Vec<u32> {
         let limits = Arc::new(limits);
         let Some(prefix) = name.strip_suffix('*') else {
-            match self.lane_names.get(&name) {
-                Some(&lane) => self.reconfigure(lane, &limits, now),
-                None => {
-                    self.add_lane(name, &limits, now);
+            return vec![match self.lane_names.get(&name) {
+                Some(&lane) => {
+                    self.reconfigure(lane, &limits, now);
+                    lane
                 }
-            }
-            return;
+                None => self.add_lane(name, &limits, now),
+            }];
         };
         self.templates.retain(|(known, _)| **known != *prefix);
         self.templates.push((prefix.into(), limits.clone()));
@@ -61,11 +61,12 @@ impl Core {
             .filter(|(_, lane)| lane.made)
             .map(|(number, lane)| (number, lane.name.clone()))
             .collect();
-        for (lane, name) in made {
-            if let Some(limits) = self.template_for(&name) {
-                self.reconfigure(lane, &limits, now);
+        for (lane, name) in &made {
+            if let Some(limits) = self.template_for(name) {
+                self.reconfigure(*lane, &limits, now);
             }
         }
+        made.into_iter().map(|(lane, _)| lane).collect()
     }
 
     /// Sets the limits of a group; windows that are the same keep their history.

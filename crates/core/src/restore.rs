@@ -178,7 +178,10 @@ impl Restore {
         }
         for &number in self.lanes.values() {
             let since = &mut self.core.lanes[number].since;
-            since.iter_mut().filter(|at| **at == Time::NEVER).for_each(|at| *at = now);
+            if since.contains(&Time::NEVER) {
+                since.iter_mut().filter(|at| **at == Time::NEVER).for_each(|at| *at = now);
+                self.core.write_lane(number, &mut self.plan);
+            }
         }
     }
 }

@@ -443,9 +443,11 @@ impl Core {
         if !known && !self.knows_lane(name) {
             return Err(UnknownLane(name.into()));
         }
-        self.configure(name.into(), limits, now.time);
-        if let Some(&lane) = self.lane_names.get(name) {
-            self.write_lane(lane, plan);
+        for lane in self.configure(name.into(), limits, now.time) {
+            // The store must know since when each window binds.
+            if self.lanes[lane].stored {
+                self.write_lane(lane, plan);
+            }
             self.fail_impossible(lane, now, plan);
         }
         Ok(())

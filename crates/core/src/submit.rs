@@ -30,7 +30,9 @@ impl Core {
         let due = due_wall(submission.due, now);
         let calls = submission.spec.stages.first().map_or(0, Vec::len);
         let room = self.settings.max_waiting.get() as usize;
-        if due.is_none() && self.waiting + calls > room && !Mutant::NoBound.on() {
+        // Calls whose cache is still being asked will wait, most of them.
+        let waiting = self.waiting + plan.lookups.len();
+        if due.is_none() && waiting + calls > room && !Mutant::NoBound.on() {
             return Ok(Admission::Refused { retry_at: self.room_at(now) });
         }
         let lanes = self.lanes_of(&submission.spec, now.time, plan)?;

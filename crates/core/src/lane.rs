@@ -109,6 +109,8 @@ pub(crate) struct Lane {
     pub(crate) pending: Pending,
     pub(crate) last_start: [Time; 4],
     pub(crate) last_finish: [Time; 4],
+    /// Which attempts these were.
+    pub(crate) finished: [AttemptId; 4],
     pub(crate) ledger: Ledger,
     /// When each of its windows was introduced (L11).
     pub(crate) since: Vec<Time>,
@@ -139,6 +141,7 @@ impl Lane {
             pending: BTreeSet::new(),
             last_start: [Time::ZERO; 4],
             last_finish: [Time::ZERO; 4],
+            finished: [AttemptId::default(); 4],
             ledger: Ledger::default(),
             health: Health::default(),
             announced: None,
@@ -146,6 +149,25 @@ impl Lane {
             standing: Standing::default(),
             dirty: false,
         }
+    }
+
+    /// An attempt that was made has ended.
+    pub(crate) fn finished(&mut self, priority: Priority, attempt: AttemptId, at: Time) {
+        let place = priority.index();
+        if at >= self.last_finish[place] {
+            (self.last_finish[place], self.finished[place]) = (at, attempt);
+        }
+    }
+
+    /// The oldest attempt from whose finish a gap still runs: the history from it on must stay.
+    pub(crate) fn binding_finish(&self, memory: Span, now: Time) -> AttemptId {
+        let none = AttemptId(u64::MAX);
+        if self.limits.gap_from == GapFrom::Start {
+            return none;
+        }
+        let finishes = self.last_finish.iter().zip(&self.finished);
+        let binding = finishes.filter(|(at, _)| **at > Time::ZERO && **at + memory > now);
+        binding.map(|(_, attempt)| *attempt).min().unwrap_or(none)
     }
 
     pub(crate) fn waiting(&self) -> usize {

@@ -126,7 +126,7 @@ impl Restore {
         let lane = &mut core.lanes[number];
         let place = priority.index();
         lane.last_start[place] = lane.last_start[place].max(at);
-        lane.last_finish[place] = lane.last_finish[place].max(ended_at.unwrap_or_default());
+        lane.finished(priority, attempt, ended_at.unwrap_or_default());
         if !Mutant::LedgerForgotten.on() {
             lane.ledger.charge(attempt, at, cost);
         }
@@ -173,7 +173,7 @@ impl Restore {
     fn end_reservations(&mut self, now: Time) {
         for Reservation { lane, attempt, priority, .. } in &self.crashed {
             let number = self.lanes[lane];
-            self.core.lanes[number].last_finish[priority.index()] = now;
+            self.core.lanes[number].finished(*priority, *attempt, now);
             self.plan.writes.push(Write::Ended(*lane, *attempt, now));
         }
         for &number in self.lanes.values() {

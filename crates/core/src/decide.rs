@@ -328,23 +328,26 @@ impl Core {
         }
     }
 
-    /// A call that its lane's new limits can never admit must not block the lane.
+    /// Calls that their lane's new limits can never admit must not block the lane.
     pub(crate) fn fail_impossible(&mut self, lane: u32, now: Now, plan: &mut Plan) {
-        let lane = &self.lanes[lane];
-        let queued = lane.queues.iter().flat_map(crate::queue::Queue::calls);
-        let impossible: Vec<u32> = queued
-            .filter(|&call| {
-                let job = &self.jobs[self.calls[call].job];
-                let group = lane.group.map(|group| self.groups[group].opening(job.cost).at);
-                lane.impossible(job.priority, job.cost).is_some() || group == Some(Time::NEVER)
-            })
-            .collect();
-        for call in impossible {
+        let queued = self.lanes[lane].queues.iter().flat_map(crate::queue::Queue::calls);
+        for call in queued.collect::<Vec<u32>>() {
             if self.calls.get(call).is_some_and(|call| call.state == State::Queued) {
-                let failure = Failure::permanent("cost").because("its cost exceeds the new limits");
-                self.settle(call, Outcome::Failed(failure), now, plan);
+                self.fail_if_impossible(call, now, plan);
             }
         }
+    }
+
+    /// Fails a waiting call whose cost its lane or group can never admit; says whether it did.
+    pub(crate) fn fail_if_impossible(&mut self, call: u32, now: Now, plan: &mut Plan) -> bool {
+        let job = &self.jobs[self.calls[call].job];
+        let lane = &self.lanes[self.calls[call].lane];
+        let Err(error) = self.check_cost(&lane.name, &lane.limits, job.priority, job.cost) else {
+            return false;
+        };
+        let failure = Failure::permanent("cost").because(&error.to_string());
+        self.settle(call, Outcome::Failed(failure), now, plan);
+        true
     }
 
     /// How far in the future a lane opens for a new call of this priority, for those who ask.

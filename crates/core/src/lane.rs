@@ -293,12 +293,6 @@ impl Lane {
         windows.chain(self.announced().window.map(|rate| rate.per)).collect()
     }
 
-    /// A window of this lane that `cost` can never fit at this priority.
-    pub(crate) fn impossible(&self, priority: Priority, cost: u32) -> Option<&Window> {
-        let mut windows = self.limits.windows.iter();
-        windows.find(|window| u64::from(cost) > window.allowed(priority))
-    }
-
     /// New limits, from now on: windows that are the same keep their history (L11).
     pub(crate) fn reconfigure(&mut self, limits: Arc<Limits>, now: Time) {
         let since = |window: &Window| {

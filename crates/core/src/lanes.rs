@@ -123,11 +123,11 @@ impl Core {
         }
     }
 
-    fn group_named(&self, name: &str) -> Option<u32> {
+    pub(crate) fn group_named(&self, name: &str) -> Option<u32> {
         self.groups.iter().find(|(_, group)| group.name == name).map(|(number, _)| number)
     }
 
-    fn template_for(&self, name: &str) -> Option<Arc<Limits>> {
+    pub(crate) fn template_for(&self, name: &str) -> Option<Arc<Limits>> {
         let mut templates = self.templates.iter();
         templates.find(|(prefix, _)| name.starts_with(&**prefix)).map(|(_, limits)| limits.clone())
     }

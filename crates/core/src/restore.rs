@@ -158,6 +158,9 @@ impl Restore {
         for reservation in self.crashed {
             core.crashed(reservation.call, now, &mut self.plan);
         }
+        for &lane in self.lanes.values() {
+            core.fail_impossible(lane, now, &mut self.plan);
+        }
         // A stage whose last call settled as the process died: nothing else would move the job.
         for (id, job) in jobs {
             let whole = core.jobs.get(job).is_some_and(|job| job.id == id && job.stage_left == 0);

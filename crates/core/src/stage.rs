@@ -165,7 +165,10 @@ impl Core {
         if later_stage {
             self.write_call(call, plan);
         }
-        self.skip_if_hopeless(call, now, plan);
+        // Limits may have changed since it was submitted, and a move leads anywhere.
+        if !self.fail_if_impossible(call, now, plan) {
+            self.skip_if_hopeless(call, now, plan);
+        }
     }
 
     /// Comes back to the queue after a restart, at its old place; the lane is looked at later.

@@ -8,6 +8,7 @@ use crate::job::{
     Admission, Blob, Due, JobId, JobSpec, LONGEST_KEY, MOST_CALLS, OnDuplicate, Submission,
     SubmitError, Terms,
 };
+use crate::limits::Limits;
 use crate::mutant::Mutant;
 use crate::name::check_name;
 use crate::plan::{Event, Plan};
@@ -139,29 +140,37 @@ impl Core {
                 if stage[..place].contains(name) {
                     return Err(SubmitError::LaneTwice(name.clone()));
                 }
-                let Some(&lane) = self.lane_names.get(name) else {
+                let known = self.lane_names.get(name).map(|&lane| self.lanes[lane].limits.clone());
+                if known.is_none() {
                     check_name("lane", name)?;
-                    if !self.knows_lane(name) {
-                        return Err(SubmitError::UnknownLane(name.clone()));
-                    }
-                    continue;
-                };
-                self.check_cost(lane, priority, spec.cost.get())?;
+                }
+                let limits = known.or_else(|| self.template_for(name));
+                let limits = limits.ok_or_else(|| SubmitError::UnknownLane(name.clone()))?;
+                self.check_cost(name, &limits, priority, spec.cost.get())?;
             }
         }
         Ok(())
     }
 
-    fn check_cost(&self, lane: u32, priority: Priority, cost: u32) -> Result<(), SubmitError> {
-        let lane = &self.lanes[lane];
-        let group = lane.group.map(|group| &self.groups[group].limits.windows);
+    /// Refuses a cost that no window of the lane or its group could ever admit (L3).
+    pub(crate) fn check_cost(
+        &self,
+        lane: &Arc<str>,
+        limits: &Limits,
+        priority: Priority,
+        cost: u32,
+    ) -> Result<(), SubmitError> {
+        let group = limits.group.as_deref().and_then(|name| self.group_named(name));
+        let group = group.map(|group| &self.groups[group].limits.windows);
         let of_group = group.into_iter().flatten().find(|w| cost > w.rate.max.get());
-        match lane.impossible(priority, cost).or(of_group) {
+        let mut of_lane = limits.windows.iter();
+        let of_lane = of_lane.find(|window| u64::from(cost) > window.allowed(priority));
+        match of_lane.or(of_group) {
             None => Ok(()),
             Some(window) => Err(SubmitError::CostTooHigh {
                 cost,
                 limit: window.rate,
-                lane: lane.name.clone(),
+                lane: lane.clone(),
                 allowed: window.allowed(priority),
             }),
         }

@@ -152,7 +152,12 @@ impl Core {
     /// What the attempt makes of its call.
     fn conclude(&mut self, call: u32, verdict: Verdict, now: Now, roll: u64, plan: &mut Plan) {
         match verdict {
-            Verdict::Unused => self.return_to_queue(call),
+            Verdict::Unused => {
+                self.return_to_queue(call);
+                if self.calls[call].requests() == 0 {
+                    self.watch_start(call);
+                }
+            }
             Verdict::Throttled { .. } => self.throttle(call, now, plan),
             Verdict::Failed { failure, retry_after } => {
                 self.calls[call].attempts += 1;

@@ -228,7 +228,7 @@ impl Core {
         }
     }
 
-    fn watch_start(&mut self, call: u32) {
+    pub(crate) fn watch_start(&mut self, call: u32) {
         let within = self.jobs[self.calls[call].job].start_within;
         if within != ANY_WAIT {
             let at = self.calls[call].place.joined_at + within;

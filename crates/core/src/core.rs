@@ -80,6 +80,8 @@ pub(crate) struct Job {
     pub(crate) stage_left: u16,
     pub(crate) left: u16,
     pub(crate) cancelled: bool,
+    /// Every call is being settled, and then the job is finished: outcomes have no consequences.
+    pub(crate) closing: bool,
     pub(crate) not_applicable: Box<[u16]>,
     pub(crate) calls: Vec<u32>,
 }

@@ -283,7 +283,9 @@ impl Core {
         let conclusive = outcome.is_conclusive();
         self.settle_quietly(number, outcome, now, plan);
         let wants_first = self.jobs[job].until == Until::Conclusive && !Mutant::EarlyExitLate.on();
-        if conclusive && wants_first {
+        if self.jobs[job].closing {
+            // Whoever closes the job reports it.
+        } else if conclusive && wants_first {
             self.withdraw(job, Skip::EarlyExit, now, plan);
             self.finish(job, now, plan);
         } else if self.jobs[job].stage_left == 0 {
@@ -392,6 +394,7 @@ impl Core {
     }
 
     fn settle_rest(&mut self, job: u32, outcome: &Outcome, now: Now, plan: &mut Plan) {
+        self.jobs[job].closing = true;
         for at in 0..self.jobs[job].calls.len() {
             let call = self.jobs[job].calls[at];
             if !self.calls[call].is_settled() {

@@ -231,6 +231,7 @@ impl Core {
             stage_left: 0,
             left: lanes.len() as u16,
             cancelled: false,
+            closing: false,
             not_applicable: spec.not_applicable.clone().into(),
             calls: Vec::with_capacity(lanes.len()),
         });

@@ -210,7 +210,7 @@ impl Core {
 
     /// How long the call would wait for a closed lane: its own word, or a default that never
     /// undercuts the lane's gap (W1).
-    fn max_wait(&self, call: u32) -> Span {
+    pub(crate) fn max_wait(&self, call: u32) -> Span {
         let job = &self.jobs[self.calls[call].job];
         if let Some(named) = job.max_wait {
             return named;

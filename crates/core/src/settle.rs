@@ -165,7 +165,8 @@ impl Core {
                 let again = failure.retryable || Mutant::RetriesEverything.on();
                 if again && self.calls[call].attempts < job.retry.attempts.get() {
                     let wait = backoff(&job.retry, self.calls[call].attempts, roll);
-                    self.back_off(call, now.time + retry_after.unwrap_or(wait), plan);
+                    let wait = retry_after.unwrap_or(wait).min(crate::time::LONGEST_SPAN);
+                    self.back_off(call, now.time + wait, plan);
                 } else {
                     self.settle_all(call, &Outcome::Failed(failure), now, plan);
                 }

@@ -220,6 +220,7 @@ impl Core {
         let heads = self.heads(lane, now);
         let mut wake_at = Time::NEVER;
         let mut rises_at = Time::NEVER;
+        let mut blocked = false;
         for head in &heads {
             rises_at = rises_at.min(head.rises_at);
             let opening = lane.opening(self.demand(head));
@@ -229,10 +230,12 @@ impl Core {
             }
             wake_at = wake_at.min(opening.at);
             if !opening.cause.lets_others_pass() {
+                blocked = true;
                 break;
             }
         }
-        if let Some(head) = heads.iter().find(|head| head.priority == Priority::Interactive) {
+        let mut interactive = heads.iter().filter(|head| head.priority == Priority::Interactive);
+        if let Some(head) = interactive.next().filter(|_| !blocked) {
             let opening = lane.opening(self.demand(head));
             if opening.at <= now.time {
                 standing.interactive = Some(self.key(lane, head));
@@ -321,11 +324,16 @@ impl Core {
             if let Some(key) = best {
                 return Some(key.call);
             }
-            let lacking = !self.ready.is_empty() || !self.ready_interactive.is_empty();
-            if !lacking || !self.pool.grow(now.time) {
+            if !self.lacks_workers() || !self.pool.grow(now.time) {
                 return None;
             }
         }
+    }
+
+    /// Whether a call on an open lane lacks a worker.
+    pub(crate) fn lacks_workers(&self) -> bool {
+        self.pool.door() != Some(Door::Any)
+            && !(self.ready.is_empty() && self.ready_interactive.is_empty())
     }
 
     /// Calls that their lane's new limits can never admit must not block the lane.

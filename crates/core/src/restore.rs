@@ -228,7 +228,7 @@ impl Core {
             self.moments.insert((deadline, Moment::Deadline(job)));
         }
         let due = self.jobs[job].due;
-        if due > now.wall && stage == 0 && self.jobs[job].left > 0 && self.untouched(job) {
+        if due > now.wall && self.jobs[job].left > 0 && self.untouched(job) {
             self.jobs[job].stage_left = 0;
             self.delay(job);
             return;

@@ -87,6 +87,7 @@ impl Restore {
         if usize::from(record.index) == core.jobs[job].calls.len() {
             let Some(added) = record.added.clone() else { return };
             let lane = core.lane_for(&added.lane, Time::ZERO, &mut self.plan);
+            let parked = lane.is_err() || core.jobs[job].kind == u32::MAX;
             let lane = lane.unwrap_or_else(|_| core.stranger(&added.lane));
             core.lanes[lane].users += 1;
             let mut call = Call::new(job, lane, record.index, added.stage);
@@ -95,6 +96,10 @@ impl Restore {
             core.jobs[job].calls.push(number);
             core.jobs[job].left += 1;
             core.unsettled += 1;
+            if parked {
+                core.calls[number].step(Step::Park);
+                core.parked += 1;
+            }
             core.added.insert(number, added);
         }
         let Some(&number) = core.jobs[job].calls.get(usize::from(record.index)) else { return };

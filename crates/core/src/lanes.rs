@@ -112,8 +112,11 @@ impl Core {
         let in_flight = self.lanes[lane].in_flight;
         if let Some(from) = from {
             self.groups[from].in_flight -= in_flight;
-            let pending = self.lanes[lane].pending.clone();
-            self.groups[from].pending.retain(|entry| !pending.contains(entry));
+            for &(at, attempt, priority) in &self.lanes[lane].pending.clone() {
+                self.groups[from].pending.remove(&(at, attempt, priority));
+                // Its real start is told to the new group: here it counts where it was charged.
+                self.groups[from].ledger.started(attempt, at, at);
+            }
             self.touch_group(from);
         }
         if let Some(to) = to {

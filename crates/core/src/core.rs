@@ -76,6 +76,8 @@ pub(crate) struct Job {
     pub(crate) stage_left: u16,
     pub(crate) left: u16,
     pub(crate) cancelled: bool,
+    /// Every call is being settled, and then the job is finished: outcomes have no consequences.
+    pub(crate) closing: bool,
     pub(crate) calls: Vec<u32>,
 }
 
@@ -290,8 +292,7 @@ impl Core {
         let opening = self.openings.first().map(|(at, _)| *at);
         let moment = self.moments.first().map(|(at, _)| *at);
         let due = self.due.first().map(|(at, _)| due_at(*at, now));
-        let lacking = !self.ready.is_empty() && self.pool.door() != Some(crate::pool::Door::Any);
-        let grows = if lacking { self.pool.grows_at() } else { None };
+        let grows = if self.lacks_workers() { self.pool.grows_at() } else { None };
         let wake = [opening, moment, due, grows].into_iter().flatten().min();
         let late = if crate::mutant::Mutant::WakesLate.on() { Span::millis(5) } else { Span::ZERO };
         wake.map(|at| at + late)

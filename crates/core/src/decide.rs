@@ -122,7 +122,12 @@ impl Core {
             } else if let Some(group) = self.dirty_groups.pop() {
                 self.groups[group].dirty = false;
                 self.skip_hopeless_in_group(group, now, plan);
-                self.stand_group(group, now);
+                if self.dirty_lanes.is_empty() {
+                    self.stand_group(group, now);
+                } else {
+                    // Who was skipped may still stand for its lane: lanes are looked at first.
+                    self.touch_group(group);
+                }
             } else {
                 return;
             }
@@ -232,6 +237,7 @@ impl Core {
         let heads = &heads[..count];
         let mut wake_at = Time::NEVER;
         let mut rises_at = Time::NEVER;
+        let mut blocked = false;
         for head in heads {
             rises_at = rises_at.min(head.rises_at);
             let opening = lane.opening_at(glance, head.demand());
@@ -241,10 +247,12 @@ impl Core {
             }
             wake_at = wake_at.min(opening.at);
             if !opening.cause.lets_others_pass() {
+                blocked = true;
                 break;
             }
         }
-        if let Some(head) = heads.iter().find(|head| head.priority == Priority::Interactive) {
+        let mut interactive = heads.iter().filter(|head| head.priority == Priority::Interactive);
+        if let Some(head) = interactive.next().filter(|_| !blocked) {
             let opening = lane.opening_at(glance, head.demand());
             if opening.at <= now.time {
                 standing.interactive = Some(self.key(lane, head));
@@ -329,32 +337,39 @@ impl Core {
             if let Some(key) = best {
                 return Some(key.call);
             }
-            let lacking = !self.ready.is_empty() || !self.ready_interactive.is_empty();
-            if !lacking || !self.pool.grow(now.time) {
+            if !self.lacks_workers() || !self.pool.grow(now.time) {
                 break;
             }
         }
         None
     }
 
-    /// A call that its lane's new limits can never admit must not block the lane.
+    /// Whether a call on an open lane lacks a worker.
+    pub(crate) fn lacks_workers(&self) -> bool {
+        self.pool.door() != Some(Door::Any)
+            && !(self.ready.is_empty() && self.ready_interactive.is_empty())
+    }
+
+    /// Calls that their lane's new limits can never admit must not block the lane.
     pub(crate) fn fail_impossible(&mut self, lane: u32, now: Now, plan: &mut Plan) {
-        let lane = &self.lanes[lane];
-        let queued = lane.queues.iter().flat_map(crate::queue::Queue::iter);
-        let impossible: Vec<u32> = queued
-            .map(|waiting| waiting.call)
-            .filter(|&call| {
-                let job = &self.jobs[self.calls[call].job];
-                let group = lane.group.map(|group| self.groups[group].opening(job.cost).at);
-                lane.impossible(job.priority, job.cost).is_some() || group == Some(Time::NEVER)
-            })
-            .collect();
-        for call in impossible {
+        let queued = self.lanes[lane].queues.iter().flat_map(crate::queue::Queue::iter);
+        for call in queued.map(|waiting| waiting.call).collect::<Vec<u32>>() {
             if self.calls.get(call).is_some_and(|call| call.state == State::Queued) {
-                let failure = Failure::permanent("cost").because("its cost exceeds the new limits");
-                self.settle(call, Outcome::Failed(failure), now, plan);
+                self.fail_if_impossible(call, now, plan);
             }
         }
+    }
+
+    /// Fails a waiting call whose cost its lane or group can never admit; says whether it did.
+    pub(crate) fn fail_if_impossible(&mut self, call: u32, now: Now, plan: &mut Plan) -> bool {
+        let job = &self.jobs[self.calls[call].job];
+        let lane = &self.lanes[self.calls[call].lane];
+        let Err(error) = self.check_cost(&lane.name, &lane.limits, job.priority, job.cost) else {
+            return false;
+        };
+        let failure = Failure::permanent("cost").because(&error.to_string());
+        self.settle(call, Outcome::Failed(failure), now, plan);
+        true
     }
 
     /// How far in the future a lane opens for a new call of this priority, for those who ask.

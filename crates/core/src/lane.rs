@@ -108,6 +108,8 @@ pub(crate) struct Lane {
     pub(crate) made: bool,
     /// Calls of unfinished jobs and attempts on the wire that name it.
     pub(crate) users: u32,
+    /// Where it stands among the idle lanes, if it does (L10).
+    pub(crate) idle_from: Time,
     /// Whether the store knows its name.
     pub(crate) stored: bool,
 
@@ -121,6 +123,8 @@ pub(crate) struct Lane {
     pub(crate) pending: Pending,
     pub(crate) last_start: [Time; 4],
     pub(crate) last_finish: [Time; 4],
+    /// Which attempts these were.
+    pub(crate) finished: [AttemptId; 4],
     pub(crate) ledger: Ledger,
     /// How many entries the ledger may have before old ones are looked for.
     pub(crate) trim_at: usize,
@@ -150,6 +154,7 @@ impl Lane {
             group: None,
             made: false,
             users: 0,
+            idle_from: Time::ZERO,
             stored: false,
             queues: Default::default(),
             waits: Default::default(),
@@ -158,6 +163,7 @@ impl Lane {
             pending: BTreeSet::new(),
             last_start: [Time::ZERO; 4],
             last_finish: [Time::ZERO; 4],
+            finished: [AttemptId::default(); 4],
             ledger: Ledger::default(),
             health: Health::default(),
             announced: None,
@@ -165,6 +171,25 @@ impl Lane {
             standing: Standing::default(),
             dirty: false,
         }
+    }
+
+    /// An attempt that was made has ended.
+    pub(crate) fn finished(&mut self, priority: Priority, attempt: AttemptId, at: Time) {
+        let place = priority.index();
+        if at >= self.last_finish[place] {
+            (self.last_finish[place], self.finished[place]) = (at, attempt);
+        }
+    }
+
+    /// The oldest attempt from whose finish a gap still runs: the history from it on must stay.
+    pub(crate) fn binding_finish(&self, memory: Span, now: Time) -> AttemptId {
+        let none = AttemptId(u64::MAX);
+        if self.limits.gap_from == GapFrom::Start {
+            return none;
+        }
+        let finishes = self.last_finish.iter().zip(&self.finished);
+        let binding = finishes.filter(|(at, _)| **at > Time::ZERO && **at + memory > now);
+        binding.map(|(_, attempt)| *attempt).min().unwrap_or(none)
     }
 
     pub(crate) fn waiting(&self) -> usize {
@@ -317,12 +342,6 @@ impl Lane {
     pub(crate) fn window_spans(&self) -> Vec<Span> {
         let windows = self.limits.windows.iter().map(|window| window.rate.per);
         windows.chain(self.announced().window.map(|rate| rate.per)).collect()
-    }
-
-    /// A window of this lane that `cost` can never fit at this priority.
-    pub(crate) fn impossible(&self, priority: Priority, cost: u32) -> Option<&Window> {
-        let mut windows = self.limits.windows.iter();
-        windows.find(|window| u64::from(cost) > window.allowed(priority))
     }
 
     /// New limits, from now on: windows that are the same keep their history (L11).

@@ -40,17 +40,17 @@ pub struct LaneStatus {
 
 impl Core {
     /// Sets the limits of a lane, or of a template if the name ends in `*`; lanes that a template
-    /// made follow it.
-    pub fn configure(&mut self, name: Arc<str>, limits: Limits, now: Time) {
+    /// made follow it. Returns the lanes that it concerns.
+    pub(crate) fn configure(&mut self, name: Arc<str>, limits: Limits, now: Time) -> Vec<u32> {
         let limits = Arc::new(limits);
         let Some(prefix) = name.strip_suffix('*') else {
-            match self.lane_names.get(&name) {
-                Some(&lane) => self.reconfigure(lane, &limits, now),
-                None => {
-                    self.add_lane(name, &limits, now);
+            return vec![match self.lane_names.get(&name) {
+                Some(&lane) => {
+                    self.reconfigure(lane, &limits, now);
+                    lane
                 }
-            }
-            return;
+                None => self.add_lane(name, &limits, now),
+            }];
         };
         self.templates.retain(|(known, _)| **known != *prefix);
         self.templates.push((prefix.into(), limits.clone()));
@@ -62,11 +62,12 @@ impl Core {
             .filter(|(_, lane)| lane.made)
             .map(|(number, lane)| (number, lane.name.clone()))
             .collect();
-        for (lane, name) in made {
-            if let Some(limits) = self.template_for(&name) {
-                self.reconfigure(lane, &limits, now);
+        for (lane, name) in &made {
+            if let Some(limits) = self.template_for(name) {
+                self.reconfigure(*lane, &limits, now);
             }
         }
+        made.into_iter().map(|(lane, _)| lane).collect()
     }
 
     /// Sets the limits of a group; windows that are the same keep their history.
@@ -112,8 +113,11 @@ impl Core {
         let in_flight = self.lanes[lane].in_flight;
         if let Some(from) = from {
             self.groups[from].in_flight -= in_flight;
-            let pending = self.lanes[lane].pending.clone();
-            self.groups[from].pending.retain(|entry| !pending.contains(entry));
+            for &(at, attempt, priority) in &self.lanes[lane].pending.clone() {
+                self.groups[from].pending.remove(&(at, attempt, priority));
+                // Its real start is told to the new group: here it counts where it was charged.
+                self.groups[from].ledger.started(attempt, at, at);
+            }
             self.touch_group(from);
         }
         if let Some(to) = to {
@@ -123,11 +127,11 @@ impl Core {
         }
     }
 
-    fn group_named(&self, name: &str) -> Option<u32> {
+    pub(crate) fn group_named(&self, name: &str) -> Option<u32> {
         self.groups.iter().find(|(_, group)| group.name == name).map(|(number, _)| number)
     }
 
-    fn template_for(&self, name: &str) -> Option<Arc<Limits>> {
+    pub(crate) fn template_for(&self, name: &str) -> Option<Arc<Limits>> {
         let mut templates = self.templates.iter();
         templates.find(|(prefix, _)| name.starts_with(&**prefix)).map(|(_, limits)| limits.clone())
     }
@@ -161,7 +165,7 @@ impl Core {
         }
         let number = self.add_lane(name.clone(), &limits, now);
         self.lanes[number].made = true;
-        self.idle_lanes.insert((now, number));
+        self.idle_from(number, now);
         Ok(number)
     }
 
@@ -189,14 +193,22 @@ impl Core {
                 return true;
             }
             let rest = lane.memory(Span::ZERO).max(lane.health.cooldown_until.since(now));
-            self.idle_lanes.insert((now + rest.max(Span::secs(1)), number));
+            self.idle_from(number, now + rest.max(Span::secs(1)));
         }
         false
+    }
+
+    /// A lane stands once among the idle ones, at the last moment named.
+    fn idle_from(&mut self, number: u32, at: Time) {
+        let before = std::mem::replace(&mut self.lanes[number].idle_from, at);
+        self.idle_lanes.remove(&(before, number));
+        self.idle_lanes.insert((at, number));
     }
 
     fn drop_lane(&mut self, number: u32, plan: &mut Plan) {
         self.leave_indexes(number);
         let lane = self.lanes.remove(number);
+        self.idle_lanes.remove(&(lane.idle_from, number));
         self.lane_names.remove(&lane.name);
         self.dirty_lanes.retain(|dirty| *dirty != number);
         if lane.stored {
@@ -209,7 +221,7 @@ impl Core {
         let lane = &mut self.lanes[number];
         lane.users -= 1;
         if lane.made && lane.users == 0 {
-            self.idle_lanes.insert((now, number));
+            self.idle_from(number, now);
         }
     }
 

@@ -116,12 +116,12 @@ impl Ledger {
         if entry.at < since { Time::ZERO } else { entry.at + per }
     }
 
-    /// Drops what is older than `longest` at `now`; says below which attempt nothing is needed,
-    /// if anything was dropped.
-    pub fn trim(&mut self, longest: Span, now: Time) -> Option<AttemptId> {
+    /// Drops what is older than `longest` at `now`, up to the attempt `keep`; says below which
+    /// attempt nothing is needed, if anything was dropped.
+    pub fn trim(&mut self, longest: Span, now: Time, keep: AttemptId) -> Option<AttemptId> {
         let mut dropped = None;
         while let Some(first) = self.entries.front() {
-            if first.open || first.at + longest > now {
+            if first.open || first.at + longest > now || first.attempt >= keep {
                 break;
             }
             self.floor = first.sum;
@@ -237,7 +237,7 @@ mod tests {
         for n in 0..150_000u64 {
             let now = Time(n * 700_000);
             ledger.charge(AttemptId(n), now, 1);
-            ledger.trim(per, now);
+            ledger.trim(per, now, AttemptId(u64::MAX));
             ledger.merge(&[per], now);
             exact.push_back(now);
             if exact.len() > 100_000 {

@@ -154,8 +154,9 @@ impl Core {
         self.free_slot(known.lane);
         let number = known.lane;
         let lane = &mut self.lanes[number];
-        let finish = &mut lane.last_finish[known.priority.index()];
-        *finish = now.time.max(*finish);
+        if known.used {
+            lane.finished(known.priority, attempt, now.time);
+        }
         let (lane_id, memory) = (lane.id, self.lane_memory(number));
         if known.used && memory > Span::ZERO {
             if let Some(at) = known.started_at {
@@ -194,7 +195,7 @@ impl Core {
         let margin = self.settings.send_within;
         let memory = self.lane_memory(number) + margin;
         let lane = &mut self.lanes[number];
-        let forgotten = lane.ledger.trim(memory, now);
+        let forgotten = lane.ledger.trim(memory, now, lane.binding_finish(memory, now));
         if lane.ledger.len() > crate::ledger::EXACT_ENTRIES {
             let spans = lane.window_spans();
             lane.ledger.merge(&spans, now);
@@ -205,7 +206,7 @@ impl Core {
             plan.writes.push(Write::Forget(lane.id, below));
         }
         if let Some(group) = lane.group.map(|group| &mut self.groups[group]) {
-            group.ledger.trim(group.memory() + margin, now);
+            group.ledger.trim(group.memory() + margin, now, AttemptId(u64::MAX));
             let spans = group.window_spans();
             group.ledger.merge(&spans, now);
         }

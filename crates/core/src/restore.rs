@@ -22,12 +22,17 @@ pub struct Restore {
     plan: Plan,
     lanes: BTreeMap<LaneId, u32>,
     crashed: Vec<Reservation>,
+    max_lanes: std::num::NonZeroU32,
 }
 
 impl Restore {
     /// Starts from the configuration.
-    pub fn new(core: Core) -> Restore {
-        Restore { core, plan: Plan::default(), lanes: BTreeMap::new(), crashed: Vec::new() }
+    pub fn new(mut core: Core) -> Restore {
+        // The bound is for what comes in. Here it would drop lanes whose history is yet to come.
+        let max_lanes = core.settings.max_lanes;
+        core.settings.max_lanes = std::num::NonZeroU32::MAX;
+        let (plan, lanes, crashed) = (Plan::default(), BTreeMap::new(), Vec::new());
+        Restore { core, plan, lanes, crashed, max_lanes }
     }
 
     /// Takes in one record. Lanes come first, then jobs, calls and reservations.
@@ -82,6 +87,7 @@ impl Restore {
         if usize::from(record.index) == core.jobs[job].calls.len() {
             let Some(added) = record.added.clone() else { return };
             let lane = core.lane_for(&added.lane, Time::ZERO, &mut self.plan);
+            let parked = lane.is_err() || core.jobs[job].kind == u32::MAX;
             let lane = lane.unwrap_or_else(|_| core.stranger(&added.lane));
             core.lanes[lane].users += 1;
             let mut call = Call::new(job, lane, record.index, added.stage);
@@ -90,6 +96,10 @@ impl Restore {
             core.jobs[job].calls.push(number);
             core.jobs[job].left += 1;
             core.unsettled += 1;
+            if parked {
+                core.calls[number].step(Step::Park);
+                core.parked += 1;
+            }
             core.added.insert(number, added);
         }
         let Some(&number) = core.jobs[job].calls.get(usize::from(record.index)) else { return };
@@ -121,7 +131,7 @@ impl Restore {
         let lane = &mut core.lanes[number];
         let place = priority.index();
         lane.last_start[place] = lane.last_start[place].max(at);
-        lane.last_finish[place] = lane.last_finish[place].max(ended_at.unwrap_or_default());
+        lane.finished(priority, attempt, ended_at.unwrap_or_default());
         if !Mutant::LedgerForgotten.on() {
             lane.ledger.charge(attempt, at, cost);
         }
@@ -138,6 +148,7 @@ impl Restore {
     /// Everything has been taken in: calls go back to where they were. Returns the rules and what
     /// the return itself has to make durable.
     pub fn finish(mut self, next: Counters, now: Now) -> (Core, Plan) {
+        self.core.settings.max_lanes = self.max_lanes;
         self.end_reservations(now.time);
         let core = &mut self.core;
         core.next = Counters {
@@ -151,6 +162,9 @@ impl Restore {
         }
         for reservation in self.crashed {
             core.crashed(reservation.call, now, &mut self.plan);
+        }
+        for &lane in self.lanes.values() {
+            core.fail_impossible(lane, now, &mut self.plan);
         }
         // A stage whose last call settled as the process died: nothing else would move the job.
         for (id, job) in jobs {
@@ -167,12 +181,15 @@ impl Restore {
     fn end_reservations(&mut self, now: Time) {
         for Reservation { lane, attempt, priority, .. } in &self.crashed {
             let number = self.lanes[lane];
-            self.core.lanes[number].last_finish[priority.index()] = now;
+            self.core.lanes[number].finished(*priority, *attempt, now);
             self.plan.writes.push(Write::Ended(*lane, *attempt, now));
         }
         for &number in self.lanes.values() {
             let since = &mut self.core.lanes[number].since;
-            since.iter_mut().filter(|at| **at == Time::NEVER).for_each(|at| *at = now);
+            if since.contains(&Time::NEVER) {
+                since.iter_mut().filter(|at| **at == Time::NEVER).for_each(|at| *at = now);
+                self.core.write_lane(number, &mut self.plan);
+            }
         }
     }
 }
@@ -216,7 +233,7 @@ impl Core {
             self.moments.insert((deadline, Moment::Deadline(job)));
         }
         let due = self.jobs[job].due();
-        if due > now.wall && stage == 0 && self.jobs[job].left > 0 && self.untouched(job) {
+        if due > now.wall && self.jobs[job].left > 0 && self.untouched(job) {
             self.jobs[job].stage_left = 0;
             self.delay(job);
             return;

@@ -152,7 +152,12 @@ impl Core {
     /// What the attempt makes of its call.
     fn conclude(&mut self, call: u32, verdict: Verdict, now: Now, roll: u64, plan: &mut Plan) {
         match verdict {
-            Verdict::Unused => self.return_to_queue(call),
+            Verdict::Unused => {
+                self.return_to_queue(call);
+                if self.calls[call].requests() == 0 {
+                    self.watch_start(call);
+                }
+            }
             Verdict::Throttled { .. } => self.throttle(call, now, plan),
             Verdict::Failed { failure, retry_after } => {
                 self.calls[call].attempts += 1;
@@ -160,7 +165,8 @@ impl Core {
                 let again = failure.retryable || Mutant::RetriesEverything.on();
                 if again && self.calls[call].attempts < job.retry().attempts.get() {
                     let wait = backoff(&job.retry(), self.calls[call].attempts, roll);
-                    self.back_off(call, now.time + retry_after.unwrap_or(wait), plan);
+                    let wait = retry_after.unwrap_or(wait).min(crate::time::LONGEST_SPAN);
+                    self.back_off(call, now.time + wait, plan);
                 } else {
                     self.settle_all(call, &Outcome::Failed(failure), now, plan);
                 }
@@ -278,7 +284,9 @@ impl Core {
         let conclusive = outcome.is_conclusive();
         self.settle_quietly(number, outcome, now, plan);
         let wants_first = self.jobs[job].until == Until::Conclusive && !Mutant::EarlyExitLate.on();
-        if conclusive && wants_first {
+        if self.jobs[job].closing {
+            // Whoever closes the job reports it.
+        } else if conclusive && wants_first {
             self.withdraw(job, Skip::EarlyExit, now, plan);
             self.finish(job, now, plan);
         } else if self.jobs[job].stage_left == 0 {
@@ -391,6 +399,7 @@ impl Core {
     }
 
     fn settle_rest(&mut self, job: u32, outcome: &Outcome, now: Now, plan: &mut Plan) {
+        self.jobs[job].closing = true;
         for at in 0..self.jobs[job].calls.len() {
             let call = self.jobs[job].calls[at];
             if !self.calls[call].is_settled() {
@@ -447,9 +456,11 @@ impl Core {
         if !known && !self.knows_lane(name) {
             return Err(UnknownLane(name.into()));
         }
-        self.configure(name.into(), limits, now.time);
-        if let Some(&lane) = self.lane_names.get(name) {
-            self.write_lane(lane, plan);
+        for lane in self.configure(name.into(), limits, now.time) {
+            // The store must know since when each window binds.
+            if self.lanes[lane].stored {
+                self.write_lane(lane, plan);
+            }
             self.fail_impossible(lane, now, plan);
         }
         Ok(())

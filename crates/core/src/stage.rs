@@ -173,7 +173,10 @@ impl Core {
         if later_stage {
             self.write_call(call, plan);
         }
-        self.skip_if_hopeless(call, now, plan);
+        // Limits may have changed since it was submitted, and a move leads anywhere.
+        if !self.fail_if_impossible(call, now, plan) {
+            self.skip_if_hopeless(call, now, plan);
+        }
     }
 
     /// Comes back to the queue after a restart, at its old place; the lane is looked at later.
@@ -215,7 +218,7 @@ impl Core {
 
     /// How long the call would wait for a closed lane: its own word, or a default that never
     /// undercuts the lane's gap (W1).
-    fn max_wait(&self, call: u32) -> Span {
+    pub(crate) fn max_wait(&self, call: u32) -> Span {
         let job = &self.jobs[self.calls[call].job];
         if let Some(named) = job.max_wait {
             return named;
@@ -233,7 +236,7 @@ impl Core {
         }
     }
 
-    fn watch_start(&mut self, call: u32) {
+    pub(crate) fn watch_start(&mut self, call: u32) {
         let within = self.jobs[self.calls[call].job].start_within();
         if within != ANY_WAIT {
             let at = self.calls[call].place.joined_at + within;

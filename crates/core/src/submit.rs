@@ -8,6 +8,7 @@ use crate::job::{
     Admission, Blob, Due, JobId, JobSpec, LONGEST_KEY, MOST_CALLS, OnDuplicate, Submission,
     SubmitError, Terms,
 };
+use crate::limits::Limits;
 use crate::mutant::Mutant;
 use crate::name::check_name;
 use crate::plan::{Event, Plan};
@@ -30,7 +31,9 @@ impl Core {
         let due = due_wall(submission.due, now);
         let calls = submission.spec.stages.first().map_or(0, Vec::len);
         let room = self.settings.max_waiting.get() as usize;
-        if due.is_none() && self.waiting + calls > room && !Mutant::NoBound.on() {
+        // Calls whose cache is still being asked will wait, most of them.
+        let waiting = self.waiting + plan.lookups.len();
+        if due.is_none() && waiting + calls > room && !Mutant::NoBound.on() {
             return Ok(Admission::Refused { retry_at: now.wall_time(self.room_at(now)) });
         }
         let lanes = self.lanes_of(&submission.spec, now.time, plan)?;
@@ -67,9 +70,10 @@ impl Core {
     /// Puts a job aside until it is due.
     pub(crate) fn delay(&mut self, job: u32) {
         self.due.insert((self.jobs[job].due(), job));
+        let stage = self.jobs[job].stage;
         for at in 0..self.jobs[job].calls.len() {
             let call = self.jobs[job].calls[at];
-            if self.calls[call].stage == 0 && !self.calls[call].is_settled() {
+            if self.calls[call].stage == stage && !self.calls[call].is_settled() {
                 self.calls[call].step(Step::Delay);
             }
         }
@@ -138,29 +142,37 @@ impl Core {
                 if stage[..place].contains(name) {
                     return Err(SubmitError::LaneTwice(name.clone()));
                 }
-                let Some(&lane) = self.lane_names.get(name) else {
+                let known = self.lane_names.get(name).map(|&lane| self.lanes[lane].limits.clone());
+                if known.is_none() {
                     check_name("lane", name)?;
-                    if !self.knows_lane(name) {
-                        return Err(SubmitError::UnknownLane(name.clone()));
-                    }
-                    continue;
-                };
-                self.check_cost(lane, priority, spec.cost.get())?;
+                }
+                let limits = known.or_else(|| self.template_for(name));
+                let limits = limits.ok_or_else(|| SubmitError::UnknownLane(name.clone()))?;
+                self.check_cost(name, &limits, priority, spec.cost.get())?;
             }
         }
         Ok(())
     }
 
-    fn check_cost(&self, lane: u32, priority: Priority, cost: u32) -> Result<(), SubmitError> {
-        let lane = &self.lanes[lane];
-        let group = lane.group.map(|group| &self.groups[group].limits.windows);
+    /// Refuses a cost that no window of the lane or its group could ever admit (L3).
+    pub(crate) fn check_cost(
+        &self,
+        lane: &Arc<str>,
+        limits: &Limits,
+        priority: Priority,
+        cost: u32,
+    ) -> Result<(), SubmitError> {
+        let group = limits.group.as_deref().and_then(|name| self.group_named(name));
+        let group = group.map(|group| &self.groups[group].limits.windows);
         let of_group = group.into_iter().flatten().find(|w| cost > w.rate.max.get());
-        match lane.impossible(priority, cost).or(of_group) {
+        let mut of_lane = limits.windows.iter();
+        let of_lane = of_lane.find(|window| u64::from(cost) > window.allowed(priority));
+        match of_lane.or(of_group) {
             None => Ok(()),
             Some(window) => Err(SubmitError::CostTooHigh {
                 cost,
                 limit: window.rate,
-                lane: lane.name.clone(),
+                lane: lane.clone(),
                 allowed: window.allowed(priority),
             }),
         }
@@ -225,6 +237,7 @@ impl Core {
             stage_left: 0,
             left: lanes.len() as u16,
             cancelled: false,
+            closing: false,
             calls: Vec::with_capacity(lanes.len()),
         });
         let stages = spec.stages.iter().enumerate();
@@ -335,19 +348,32 @@ impl Core {
         self.leave_due(job);
         let due = due_wall(submission.due, now);
         self.jobs[job].set_due(due.unwrap_or(Time::ZERO));
+        // Beginning may end the job at once, so its terms are written first.
+        self.write_terms(job, plan);
+        if self.jobs[job].calls.iter().any(|&call| self.calls[call].state == State::Parked) {
+            return;
+        }
         if due.is_some() {
             for call in self.jobs[job].calls.clone() {
                 if self.calls[call].state == State::Queued {
-                    self.unqueue(call);
-                    self.forget_same(call);
-                    self.calls[call].place.joined_at = Time::ZERO;
+                    self.put_back(call);
                 }
             }
             self.delay(job);
         } else if waited_to_be_due {
             self.begin_stage(job, now, plan);
         }
-        self.write_terms(job, plan);
+    }
+
+    /// Undoes joining the queue: the call waits to be due as if it had never been.
+    fn put_back(&mut self, call: u32) {
+        self.unqueue(call);
+        self.forget_same(call);
+        let (job, lane) = (self.calls[call].job, self.calls[call].lane);
+        self.lanes[lane].rss.retain(|(_, other)| *other != call);
+        let place = std::mem::take(&mut self.calls[call].place);
+        let within = self.jobs[job].start_within();
+        self.moments.remove(&(place.joined_at + within, Moment::StartWithin(call)));
     }
 
     pub(crate) fn write_terms(&self, job: u32, plan: &mut Plan) {
@@ -371,6 +397,8 @@ impl Core {
         }
         (self.jobs[job].priority, self.jobs[job].named) = (priority, true);
         for call in queued {
+            // The default budget goes by priority (W1).
+            self.calls[call].max_wait = self.max_wait(call);
             self.line_up(call);
         }
     }

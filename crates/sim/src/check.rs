@@ -1,0 +1,248 @@
+//! The checkers: an independent book of what was promised and what the services saw.
+//!
+//! Promises come from the durable writes, facts from the wire. Each violation names the rule that
+//! it breaks. The rules are written down here a second time, from their text, in the plainest way.
+
+mod jobs;
+mod lanes;
+mod order;
+mod wire;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use paceline::turn::{Input, LaneAct};
+use paceline_core::{
+    Admission, AttemptId, Blob, CallId, JobId, LaneId, Now, Priority, Setup, Span, Time, Told,
+    Write,
+};
+
+use jobs::JobBook;
+use lanes::{GroupBook, LaneBook};
+
+/// A broken rule.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// Its name.
+    pub rule: &'static str,
+    /// When, in engine time.
+    pub at: Time,
+    /// What was seen.
+    pub words: String,
+}
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} at {}: {}", self.rule, crate::clock::seconds(self.at), self.words)
+    }
+}
+
+/// What a turn was told, as far as the book needs it.
+#[derive(Clone, Debug)]
+pub(crate) enum Heard {
+    Started(AttemptId, Time),
+    Told(AttemptId, Told, u64),
+    Ended(AttemptId),
+    Cancel(JobId),
+    Lane(Arc<str>, LaneAct),
+}
+
+impl Heard {
+    pub(crate) fn of<T>(input: &Input<T>) -> Option<Heard> {
+        Some(match input {
+            Input::Started(attempt, at) => Heard::Started(*attempt, *at),
+            Input::Told(attempt, told, roll) => Heard::Told(*attempt, told.clone(), *roll),
+            Input::Ended(attempt) => Heard::Ended(*attempt),
+            Input::Cancel(job, _) => Heard::Cancel(*job),
+            Input::Lane(lane, act, _) => Heard::Lane(lane.clone(), act.clone()),
+            Input::Submit(..) | Input::Retry(..) | Input::Ask(..) => return None,
+        })
+    }
+}
+
+/// Violations beyond this say nothing new.
+const MOST_VIOLATIONS: usize = 20;
+/// An opening is used within this.
+const SLACK: Span = Span::millis(1);
+
+/// Everything promised and everything seen.
+#[derive(Debug)]
+pub(crate) struct Book {
+    setup: Setup,
+    pub(crate) violations: Vec<Violation>,
+    lanes: BTreeMap<Arc<str>, LaneBook>,
+    lane_ids: BTreeMap<LaneId, Arc<str>>,
+    groups: BTreeMap<String, GroupBook>,
+    jobs: BTreeMap<JobId, JobBook>,
+    finished: BTreeSet<JobId>,
+    answered: BTreeSet<JobId>,
+    /// Which lane an attempt is on.
+    tries: BTreeMap<AttemptId, Arc<str>>,
+    newest: AttemptId,
+    answers: BTreeMap<(Arc<str>, Blob), Time>,
+    /// Attempts that hold a worker.
+    busy: u32,
+    now: Now,
+    /// The next turn must come by then.
+    must_wake: Option<Time>,
+    busy_until: Time,
+    /// What started in this turn.
+    started: Vec<CallId>,
+    cancelled: Vec<JobId>,
+}
+
+impl Book {
+    pub(crate) fn new(setup: &Setup) -> Book {
+        Book {
+            setup: setup.clone(),
+            violations: Vec::new(),
+            lanes: BTreeMap::new(),
+            lane_ids: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            finished: BTreeSet::new(),
+            answered: BTreeSet::new(),
+            tries: BTreeMap::new(),
+            newest: AttemptId(0),
+            answers: BTreeMap::new(),
+            busy: 0,
+            now: Now::default(),
+            must_wake: None,
+            busy_until: Time::ZERO,
+            started: Vec::new(),
+            cancelled: Vec::new(),
+        }
+    }
+
+    pub(crate) fn violation(&mut self, rule: &'static str, at: Time, words: String) {
+        if self.violations.len() < MOST_VIOLATIONS {
+            self.violations.push(Violation { rule, at, words });
+        }
+    }
+
+    fn broken(&mut self, rule: &'static str, words: String) {
+        self.violation(rule, self.now.time, words);
+    }
+
+    /// The engine has taken up the store.
+    pub(crate) fn opened(&mut self, setup: &Setup, now: Now) {
+        self.now = now;
+        self.setup = setup.clone();
+        self.must_wake = Some(now.time);
+        self.busy_until = now.time;
+        self.busy = 0;
+        self.configure_all(now.time);
+        for lane in self.lanes.values_mut() {
+            lane.process_died(now.time);
+        }
+        self.jobs_reopened();
+    }
+
+    /// The commit lasts until then, and no turn can begin before.
+    pub(crate) fn busy_until(&mut self, until: Time) {
+        self.busy_until = until;
+    }
+
+    /// One turn whose writes are durable.
+    pub(crate) fn turn(
+        &mut self,
+        now: Now,
+        heard: &[Heard],
+        writes: &[Write],
+        wake_at: Option<Time>,
+    ) {
+        if let Some(must) = self.must_wake {
+            let must = must.max(self.busy_until) + SLACK;
+            if now.time > must {
+                let late = now.time.since(must) + SLACK;
+                self.broken("W5", format!("a turn was needed {late} earlier"));
+            }
+        }
+        self.now = now;
+        self.started.clear();
+        self.cancelled.clear();
+        self.come_due();
+        for heard in heard {
+            self.hear(heard);
+        }
+        for write in writes {
+            self.digest(write);
+        }
+        self.look_around(wake_at);
+    }
+
+    fn hear(&mut self, heard: &Heard) {
+        match heard {
+            Heard::Started(attempt, at) => self.start_known(*attempt, *at),
+            Heard::Told(attempt, told, roll) => {
+                self.lane_hears(*attempt, told);
+                self.call_hears(*attempt, told, *roll);
+            }
+            Heard::Ended(attempt) => self.slot_freed(*attempt),
+            Heard::Cancel(job) => self.cancelled.push(*job),
+            Heard::Lane(lane, act) => self.lane_act(lane, act),
+        }
+    }
+
+    fn digest(&mut self, write: &Write) {
+        match write {
+            Write::Job(record, _) => self.job_accepted(record),
+            Write::Terms(job, terms) => self.terms_changed(*job, terms),
+            Write::Call(record) => self.call_moved_on(record),
+            Write::Reserve(reservation) => self.reserved(reservation),
+            Write::Started(_, attempt, at) => self.start_durable(*attempt, *at),
+            Write::Lane(record) => {
+                self.lane_ids.insert(record.id, record.name.clone());
+            }
+            Write::Finish(report) => self.job_finished(report),
+            Write::Answer(answer) => {
+                let key = (answer.lane.clone(), answer.key.clone());
+                self.answers.insert(key, answer.expires_at);
+            }
+            Write::DropLane(id) => {
+                self.lane_ids.remove(id);
+            }
+            Write::Payload(..) | Write::Ended(..) | Write::Release(..) | Write::Forget(..) => {}
+        }
+    }
+
+    /// A caller was told what became of its submission.
+    pub(crate) fn answered(&mut self, admission: Admission, at: Time) {
+        let Some(job) = admission.job() else { return };
+        self.answered.insert(job);
+        if !self.jobs.contains_key(&job) && !self.finished.contains(&job) {
+            self.violation("B1", at, format!("job {job} was answered and is not durable"));
+        }
+    }
+
+    pub(crate) fn some_unfinished(&self, roll: u64) -> Option<JobId> {
+        let n = self.jobs.len();
+        (n > 0).then(|| *self.jobs.keys().nth((roll % n as u64) as usize).expect("counted"))
+    }
+
+    pub(crate) fn lane_names(&self) -> Vec<Arc<str>> {
+        self.lanes.keys().filter(|name| !name.ends_with('*')).cloned().collect()
+    }
+
+    pub(crate) fn priority_of(&self, attempt: AttemptId) -> Priority {
+        let lane = self.tries.get(&attempt).and_then(|lane| self.lanes.get(lane));
+        let known = lane.and_then(|lane| lane.find(attempt));
+        known.map_or(Priority::Background, |known| known.priority)
+    }
+
+    /// Everything has ended: what is left is lost or stuck.
+    pub(crate) fn world_ends(&mut self, at: Time) {
+        let stuck: Vec<JobId> = self.jobs.keys().copied().collect();
+        for job in stuck {
+            self.violation("B1", at, format!("job {job} never came to an end"));
+        }
+    }
+
+    pub(crate) fn finished_jobs(&self) -> impl Iterator<Item = JobId> + '_ {
+        self.finished.iter().copied()
+    }
+
+    pub(crate) fn answered_jobs(&self) -> impl Iterator<Item = JobId> + '_ {
+        self.answered.iter().copied()
+    }
+}

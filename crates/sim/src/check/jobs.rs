@@ -1,0 +1,439 @@
+//! Jobs and calls as promised: every state from durable writes, every outcome looked at once.
+
+use std::sync::Arc;
+
+use paceline_core::{
+    Answer, AttemptId, Blob, CallId, CallRecord, JobId, JobRecord, JobSpec, JobState, Now, Outcome,
+    Priority, Report, Reservation, Skip, Span, Terms, Time, Told, Until, Verdict, backoff,
+};
+
+use super::Book;
+use super::lanes::LaneBook;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Staged,
+    Due,
+    Waiting,
+    Backoff(Time),
+    Running(AttemptId),
+    /// Shares its fate with others by its cache key: where it waits is not modelled.
+    Shared,
+    Settled,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct CallBook {
+    pub(super) lane: Arc<str>,
+    pub(super) stage: u16,
+    pub(super) state: State,
+    pub(super) joined_at: Time,
+    /// Its budget when it joined the queue (W1).
+    pub(super) max_wait: Option<Span>,
+    pub(super) failures: u16,
+    pub(super) refused: bool,
+    pub(super) tries: u32,
+    pub(super) outcome: Option<Outcome>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct JobBook {
+    pub(super) spec: Arc<JobSpec>,
+    pub(super) priority: Priority,
+    /// As first submitted (D3).
+    pub(super) submitted_as: Priority,
+    pub(super) named: bool,
+    pub(super) due: Option<Time>,
+    pub(super) deadline: Option<Time>,
+    pub(super) submitted_at: Time,
+    pub(super) delayed: bool,
+    pub(super) parked: bool,
+    pub(super) callers: u32,
+    /// When a caller last left it to the others.
+    pub(super) detached_at: Time,
+    pub(super) calls: Vec<CallBook>,
+}
+
+impl JobBook {
+    pub(super) fn conclusive(&self) -> bool {
+        self.calls.iter().any(|c| c.outcome.as_ref().is_some_and(Outcome::is_conclusive))
+    }
+}
+
+impl Book {
+    pub(super) fn job_accepted(&mut self, record: &JobRecord) {
+        let spec = record.spec.clone();
+        let id = record.id;
+        self.check_keys(id, &spec, record.terms.due);
+        let stages = spec.stages.iter().enumerate();
+        let calls = stages.flat_map(|(stage, lanes)| lanes.iter().map(move |lane| (stage, lane)));
+        let calls = calls.map(|(stage, lane)| new_call(lane, stage as u16)).collect();
+        for lane in spec.stages.iter().flatten() {
+            self.lane(lane);
+        }
+        let priority = record.terms.priority.unwrap_or_default();
+        let later = record.terms.due.is_some_and(|due| due > self.now.wall);
+        let job = JobBook {
+            spec,
+            priority,
+            submitted_as: priority,
+            named: record.terms.priority.is_some(),
+            due: record.terms.due,
+            deadline: record.terms.deadline,
+            submitted_at: record.submitted_at,
+            delayed: later,
+            parked: false,
+            callers: record.terms.callers,
+            detached_at: Time::ZERO,
+            calls,
+        };
+        if self.finished.contains(&id) || self.jobs.insert(id, job).is_some() {
+            self.broken("B1", format!("job {id} was accepted twice"));
+        }
+        if later { self.delay(id) } else { self.begin(id) }
+    }
+
+    fn check_keys(&mut self, id: JobId, spec: &JobSpec, due: Option<Time>) {
+        let wall = self.now.wall;
+        let same = |a: &Option<Blob>, b: &Option<Blob>| a.is_some() && a == b;
+        let twin = self.jobs.iter().find(|(_, job)| same(&job.spec.key, &spec.key));
+        if let Some((other, _)) = twin {
+            let words = format!("job {id} has the key of job {other}, which is not finished");
+            self.broken("D1", words);
+        }
+        let later = due.is_some_and(|due| due > wall);
+        let mut waiting = self.jobs.iter().filter(|(_, job)| job.delayed);
+        let twin = waiting.find(|(_, job)| same(&job.spec.schedule_key, &spec.schedule_key));
+        if let Some((other, _)) = twin.filter(|_| later) {
+            let words = format!("job {id} has the schedule key of job {other}, which is not due");
+            self.broken("D2", words);
+        }
+    }
+
+    fn delay(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        job.delayed = true;
+        for call in &mut job.calls {
+            if !matches!(call.state, State::Settled) {
+                call.state = State::Due;
+            }
+        }
+    }
+
+    /// The first stage that has calls left joins its queues.
+    fn begin(&mut self, id: JobId) {
+        let now = self.now.time;
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        job.delayed = false;
+        let open = job.calls.iter().filter(|call| call.state != State::Settled);
+        let Some(stage) = open.map(|call| call.stage).min() else { return };
+        let shared = job.spec.cache_key.is_some();
+        for place in 0..job.calls.len() {
+            let job = self.jobs.get_mut(&id).expect("found above");
+            let call = &mut job.calls[place];
+            if call.state == State::Due {
+                call.state = State::Staged;
+            }
+            if call.stage == stage && call.state == State::Staged {
+                call.state = if shared { State::Shared } else { State::Waiting };
+                call.joined_at = now;
+                let budget = self.budget(id, place);
+                self.jobs.get_mut(&id).expect("found above").calls[place].max_wait = budget;
+            }
+        }
+    }
+
+    /// How long a call waits for a closed lane (W1).
+    fn budget(&self, id: JobId, place: usize) -> Option<Span> {
+        let job = &self.jobs[&id];
+        if job.spec.max_wait.is_some() {
+            return job.spec.max_wait;
+        }
+        let default = match job.priority {
+            Priority::Rss => Span::secs(15),
+            Priority::Background => Span::secs(60),
+            Priority::Interactive | Priority::Completion => return None,
+        };
+        let lane = self.lanes.get(&job.calls[place].lane)?;
+        job.named.then(|| default.max(LaneBook::gap(lane.limits(), job.priority)))
+    }
+
+    pub(super) fn terms_changed(&mut self, id: JobId, terms: &Terms) {
+        let Now { time, wall } = self.now;
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        if terms.callers < job.callers {
+            job.detached_at = time;
+        }
+        job.callers = terms.callers;
+        job.deadline = terms.deadline;
+        let raised = terms.priority.unwrap_or_default() != job.priority;
+        job.priority = terms.priority.unwrap_or_default();
+        job.named = terms.priority.is_some();
+        let moved = job.due != terms.due;
+        job.due = terms.due;
+        let later = terms.due.is_some_and(|due| due > wall);
+        if raised {
+            for place in 0..self.jobs[&id].calls.len() {
+                let budget = self.budget(id, place);
+                self.jobs.get_mut(&id).expect("found above").calls[place].max_wait = budget;
+            }
+        }
+        let delayed = self.jobs[&id].delayed;
+        if moved && later {
+            self.delay(id);
+        } else if delayed && !later {
+            self.begin(id);
+        }
+    }
+
+    /// Due moments and retries that have come.
+    pub(super) fn come_due(&mut self) {
+        let (now, wall) = (self.now.time, self.now.wall);
+        let jobs = self.jobs.iter();
+        let due = jobs.filter(|(_, job)| job.delayed && job.due.is_none_or(|due| due <= wall));
+        let due: Vec<JobId> = due.map(|(id, _)| *id).collect();
+        for id in due {
+            self.begin(id);
+        }
+        let mut back = Vec::new();
+        for (&id, job) in &mut self.jobs {
+            for (place, call) in job.calls.iter_mut().enumerate() {
+                if matches!(call.state, State::Backoff(until) if until <= now) {
+                    call.state = State::Waiting;
+                    back.push((id, place));
+                }
+            }
+        }
+        for (id, place) in back {
+            let budget = self.budget(id, place);
+            self.jobs.get_mut(&id).expect("seen above").calls[place].max_wait = budget;
+        }
+    }
+
+    /// The engine starts anew: nothing runs, and what was never tried may be not due again.
+    pub(super) fn jobs_reopened(&mut self) {
+        let wall = self.now.wall;
+        let ids: Vec<JobId> = self.jobs.keys().copied().collect();
+        for id in ids {
+            let kinds = &self.setup.kinds;
+            let job = self.jobs.get_mut(&id).expect("listed above");
+            job.parked = !kinds.iter().any(|kind| kind.name == job.spec.kind);
+            for call in &mut job.calls {
+                if matches!(call.state, State::Running(_)) {
+                    call.state = State::Waiting;
+                }
+            }
+            let untouched = job.calls.iter().all(|call| {
+                call.tries == 0 && !matches!(call.state, State::Settled | State::Backoff(_))
+            });
+            if untouched && job.due.is_some_and(|due| due > wall) {
+                self.delay(id);
+            }
+            for place in 0..self.jobs[&id].calls.len() {
+                let budget = self.budget(id, place);
+                self.jobs.get_mut(&id).expect("listed above").calls[place].max_wait = budget;
+            }
+        }
+    }
+
+    pub(super) fn rank_of(&self, id: CallId, priority: Priority) -> Priority {
+        let Some(job) = self.jobs.get(&id.job) else { return priority };
+        let call = job.calls.get(usize::from(id.index));
+        let since = call.map_or(job.submitted_at, |call| call.joined_at.min(self.now.time));
+        let since = if since == Time::ZERO { job.submitted_at } else { since };
+        priority.risen(self.now.time.since(since).0 / self.setup.settings.age_after.0)
+    }
+
+    pub(super) fn call_reserved(&mut self, reservation: &Reservation) {
+        let CallId { job: id, index } = reservation.call;
+        let now = self.now.time;
+        let Some(job) = self.jobs.get_mut(&id) else {
+            return self.broken("B1", format!("job {id} is finished and runs again"));
+        };
+        let key = job.spec.cache_key.clone();
+        let Some(call) = job.calls.get_mut(usize::from(index)) else {
+            return self.broken("B1", format!("job {id} has no call {index}"));
+        };
+        call.tries += 1;
+        let (state, lane) = (call.state, call.lane.clone());
+        let (failures, refused, most) =
+            (call.failures, call.refused, job.spec.retry.attempts.get());
+        if state != State::Shared {
+            call.state = State::Running(reservation.attempt);
+        }
+        match state {
+            State::Waiting | State::Shared => {}
+            State::Due => self.broken("W5", format!("job {id} was started before it was due")),
+            State::Backoff(_) => self.broken("R1", format!("job {id} was retried too soon")),
+            State::Settled => self.broken("B1", format!("a settled call of job {id} runs again")),
+            State::Running(_) => {
+                self.broken("J1", format!("a call of job {id} runs twice at once"))
+            }
+            State::Staged => self.broken("J3", format!("job {id} runs a stage not reached")),
+        }
+        if failures >= most || refused {
+            self.broken("R1", format!("job {id} is tried again after {failures} failures"));
+        }
+        if let Some(key) = key
+            && self.answers.get(&(lane.clone(), key)).is_some_and(|until| now < *until)
+            && self.started_by_cache_check(id, index)
+        {
+            self.broken("C1", format!("job {id} asks {lane} for what the cache knows"));
+        }
+    }
+
+    fn started_by_cache_check(&self, id: JobId, index: u16) -> bool {
+        self.jobs[&id].calls[usize::from(index)].outcome.is_none()
+    }
+
+    /// What the call's worker brought.
+    pub(super) fn call_hears(&mut self, attempt: AttemptId, told: &Told, roll: u64) {
+        let now = self.now.time;
+        let Some(lane) = self.tries.get(&attempt).and_then(|lane| self.lanes.get(lane)) else {
+            return;
+        };
+        let Some(call_id) = lane.find(attempt).map(|known| known.call) else { return };
+        let Some(job) = self.jobs.get_mut(&call_id.job) else { return };
+        let retry = job.spec.retry;
+        let Some(call) = job.calls.get_mut(usize::from(call_id.index)) else { return };
+        if call.state != State::Running(attempt) {
+            return;
+        }
+        match &told.verdict {
+            Verdict::Unused | Verdict::Throttled { .. } => call.state = State::Waiting,
+            Verdict::Failed { failure, retry_after } => {
+                call.failures += 1;
+                call.refused = !failure.retryable;
+                if failure.retryable && call.failures < retry.attempts.get() {
+                    let wait = retry_after.unwrap_or_else(|| backoff(&retry, call.failures, roll));
+                    call.state = State::Backoff(now + wait);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn call_moved_on(&mut self, record: &CallRecord) {
+        let id = record.job;
+        if !self.jobs.contains_key(&id) {
+            return self
+                .broken("B1", format!("a call of job {id}, which is finished, was written"));
+        }
+        let job = self.jobs.get_mut(&id).expect("checked above");
+        let place = usize::from(record.index);
+        if place == job.calls.len()
+            && let Some(added) = &record.added
+        {
+            job.calls.push(new_call(&added.lane, added.stage));
+            self.lane(&added.lane);
+        }
+        if let Some(settled) = &record.settled {
+            return self.settled(id, place, &settled.outcome, settled.cached);
+        }
+        let shared = self.jobs[&id].spec.cache_key.is_some();
+        let budget = self.budget(id, place);
+        let call = &mut self.jobs.get_mut(&id).expect("checked above").calls[place];
+        if call.state == State::Staged {
+            call.state = if shared { State::Shared } else { State::Waiting };
+            call.joined_at = record.joined_at.unwrap_or(call.joined_at);
+            call.max_wait = budget;
+        }
+    }
+
+    /// A call has its one outcome.
+    fn settled(&mut self, id: JobId, place: usize, outcome: &Outcome, cached: bool) {
+        let job = self.jobs.get_mut(&id).expect("whoever settles looked");
+        let Some(call) = job.calls.get_mut(place) else {
+            return self.broken("J1", format!("job {id} has no call {place}"));
+        };
+        if let Some(before) = &call.outcome {
+            if before != outcome {
+                let words = format!(
+                    "call {place} of job {id} was {}, now {}",
+                    before.name(),
+                    outcome.name()
+                );
+                self.broken("J1", words);
+            }
+            return;
+        }
+        let before = call.clone();
+        call.outcome = Some(outcome.clone());
+        call.state = State::Settled;
+        self.check_outcome(id, place, &before, outcome);
+        if cached {
+            let job = &self.jobs[&id];
+            let key = job.spec.cache_key.clone().unwrap_or_default();
+            let known = self.answers.get(&(before.lane.clone(), key));
+            if known.is_none_or(|until| self.now.time >= *until) {
+                self.broken(
+                    "C2",
+                    format!("job {id} got an answer of {} that nobody gave", before.lane),
+                );
+            }
+        }
+    }
+
+    pub(super) fn job_finished(&mut self, report: &Report) {
+        let id = report.job;
+        if !self.jobs.contains_key(&id) {
+            return self.broken("J1", format!("job {id} reported twice, or was never accepted"));
+        }
+        for (place, call) in report.calls.iter().enumerate() {
+            // A moved call's successor may be settled before it was ever written.
+            if place == self.jobs[&id].calls.len() {
+                let job = self.jobs.get_mut(&id).expect("checked above");
+                let stage = job.calls.last().map_or(0, |call| call.stage);
+                job.calls.push(new_call(&call.lane, stage));
+            }
+            self.settled(id, place, &call.outcome, call.cached);
+        }
+        let job = self.jobs.remove(&id).expect("checked above");
+        self.finished.insert(id);
+        if job.calls.len() != report.calls.len() {
+            self.broken("J1", format!("the report of job {id} misses calls"));
+        }
+        self.check_coverage(&job, report);
+    }
+
+    fn check_coverage(&mut self, job: &JobBook, report: &Report) {
+        let outcomes = || {
+            let outcomes = report.calls.iter().map(|call| &call.outcome);
+            outcomes.filter(|outcome| !matches!(outcome, Outcome::Moved { .. }))
+        };
+        let answered =
+            |o: &Outcome| o.is_answer() || matches!(o, Outcome::Skipped(Skip::NotApplicable));
+        let (all, conclusive) = (outcomes().all(answered), outcomes().any(Outcome::is_conclusive));
+        let honest = match report.answer {
+            Answer::Conclusive => conclusive,
+            Answer::All => all && outcomes().any(|o| matches!(o, Outcome::Done { .. })),
+            Answer::Empty => all && !outcomes().any(|o| matches!(o, Outcome::Done { .. })),
+            Answer::Inconclusive => !all && !conclusive,
+        };
+        if !honest {
+            self.broken("J4", format!("job {} says {:?}", report.job, report.answer));
+        }
+        let early = outcomes().any(|o| *o == Outcome::Skipped(Skip::EarlyExit));
+        if early && !(conclusive && job.spec.until == Until::Conclusive) {
+            self.broken("J2", format!("job {} ended early without an answer", report.job));
+        }
+        let cancelled = report.state == JobState::Cancelled;
+        if cancelled && !self.cancelled.contains(&report.job) {
+            self.broken("W4", format!("nobody cancelled job {}", report.job));
+        }
+    }
+}
+
+fn new_call(lane: &Arc<str>, stage: u16) -> CallBook {
+    CallBook {
+        lane: lane.clone(),
+        stage,
+        state: State::Staged,
+        joined_at: Time::ZERO,
+        max_wait: None,
+        failures: 0,
+        refused: false,
+        tries: 0,
+        outcome: None,
+    }
+}

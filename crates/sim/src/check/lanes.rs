@@ -1,0 +1,371 @@
+//! What the book knows of a lane or group: its limits through time, its attempts, and the moment
+//! it opens, computed from these alone.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use paceline::turn::LaneAct;
+use paceline_core::{
+    Announced, AttemptId, CallId, GapFrom, GroupLimits, LADDER, Limits, Priority, Rate, Span, Time,
+    Told, Verdict, Window,
+};
+
+use super::Book;
+
+/// Limits, and since when each window is one of them (L11).
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct InForce {
+    pub(super) limits: Limits,
+    pub(super) since: Vec<Time>,
+    pub(super) changed_at: Time,
+}
+
+/// One attempt, as promised and as seen.
+#[derive(Clone, Debug)]
+pub(super) struct Try {
+    pub(super) id: AttemptId,
+    pub(super) call: CallId,
+    pub(super) priority: Priority,
+    pub(super) cost: u32,
+    pub(super) reserved_at: Time,
+    /// The highest rank that its age allowed when it was reserved (P2).
+    pub(super) rank: Priority,
+    pub(super) rules: Arc<InForce>,
+    /// What the engine must count it at: the latest start, then the real one.
+    pub(super) counts_at: Time,
+    /// The same as the store knows it.
+    pub(super) durable_at: Time,
+    pub(super) start_known: bool,
+    pub(super) unused: bool,
+    pub(super) told: bool,
+    pub(super) ended: bool,
+    pub(super) sent_at: Option<Time>,
+    pub(super) left_at: Option<Time>,
+}
+
+/// A lane.
+#[derive(Clone, Debug)]
+pub(super) struct LaneBook {
+    pub(super) rules: Arc<InForce>,
+    pub(super) tries: VecDeque<Try>,
+    pub(super) cooldown_until: Time,
+    pub(super) failures: u32,
+    pub(super) rung: usize,
+    /// Attempts up to this one were reserved before the lane was last judged.
+    pub(super) judged: AttemptId,
+    pub(super) paused: bool,
+    /// Slowed, narrowed or told of limits: the plain model does not say when it opens.
+    pub(super) bent: bool,
+    /// Throttled without a date: the gap that holds until something succeeds (L7).
+    pub(super) slowed: Option<(Span, AttemptId)>,
+    pub(super) announced: Option<(Announced, Time, AttemptId)>,
+    /// The last finish that the engine knows, by priority.
+    pub(super) last_finish: [Time; 4],
+}
+
+/// A group.
+#[derive(Clone, Debug)]
+pub(super) struct GroupBook {
+    pub(super) limits: GroupLimits,
+    pub(super) changed_at: Time,
+}
+
+impl LaneBook {
+    fn new(limits: Limits, now: Time) -> LaneBook {
+        let since = vec![now; limits.windows.len()];
+        LaneBook {
+            rules: Arc::new(InForce { limits, since, changed_at: now }),
+            tries: VecDeque::new(),
+            cooldown_until: Time::ZERO,
+            failures: 0,
+            rung: 0,
+            judged: AttemptId(0),
+            paused: false,
+            bent: false,
+            slowed: None,
+            announced: None,
+            last_finish: [Time::ZERO; 4],
+        }
+    }
+
+    pub(super) fn limits(&self) -> &Limits {
+        &self.rules.limits
+    }
+
+    fn change(&mut self, limits: &Limits, now: Time) {
+        if self.rules.limits == *limits {
+            return;
+        }
+        let since = |window: &Window| {
+            let old = self.rules.limits.windows.iter().position(|w| w.rate == window.rate);
+            old.map_or(now, |place| self.rules.since[place])
+        };
+        let since = limits.windows.iter().map(since).collect();
+        self.rules = Arc::new(InForce { limits: limits.clone(), since, changed_at: now });
+    }
+
+    pub(super) fn find(&self, attempt: AttemptId) -> Option<&Try> {
+        self.tries.iter().rev().find(|known| known.id == attempt)
+    }
+
+    pub(super) fn find_mut(&mut self, attempt: AttemptId) -> Option<&mut Try> {
+        self.tries.iter_mut().rev().find(|known| known.id == attempt)
+    }
+
+    /// Slots held, as the engine must see them (L5).
+    pub(super) fn held(&self) -> u32 {
+        self.tries.iter().filter(|known| !known.ended).count() as u32
+    }
+
+    /// Requests that the service sees right now.
+    pub(super) fn on_the_wire(&self) -> u32 {
+        let seen = self.tries.iter().filter(|t| t.sent_at.is_some() && t.left_at.is_none());
+        seen.count() as u32
+    }
+
+    /// The process that made the attempts is gone: starts count as the store knows them, and an
+    /// attempt without an end has ended now.
+    pub(super) fn process_died(&mut self, now: Time) {
+        let mut finish = self.last_finish;
+        for known in &mut self.tries {
+            known.counts_at = known.durable_at;
+            known.start_known = true;
+            if !known.ended {
+                finish[known.priority.index()] = now;
+                known.ended = true;
+            }
+        }
+        self.last_finish = finish;
+    }
+
+    /// The gap that a call of this rank keeps by configuration (L2, L11).
+    pub(super) fn gap(limits: &Limits, rank: Priority) -> Span {
+        let every = limits.every.unwrap_or(Span::ZERO);
+        let bent = Span(limits.gap_share[rank.index()].of(every.0));
+        let spread = limits.windows.iter().filter(|window| window.spread);
+        let spread = spread.map(|w| Span(w.rate.per.0.div_ceil(u64::from(w.rate.max.get()))));
+        spread.fold(bent, Span::max)
+    }
+
+    /// The last moment from which a gap runs.
+    fn last(&self, only: Option<Priority>) -> Option<Time> {
+        if self.limits().gap_from == GapFrom::Finish {
+            let of = |p: Priority| self.last_finish[p.index()];
+            let last =
+                only.map_or_else(|| Priority::ALL.map(of).into_iter().max(), |p| Some(of(p)));
+            return last.filter(|at| *at > Time::ZERO);
+        }
+        let tries = self.tries.iter().filter(|t| !t.unused);
+        tries.filter(|t| only.is_none_or(|p| p == t.priority)).map(|t| t.counts_at).max()
+    }
+
+    /// When a call of cost 1 could go by the limits of the lane itself.
+    pub(super) fn opening(&self, priority: Priority, rank: Priority) -> Time {
+        let mut at = self.cooldown_until;
+        let gap = LaneBook::gap(self.limits(), rank);
+        if gap > Span::ZERO
+            && let Some(last) = self.last(None)
+        {
+            at = at.max(last + gap);
+        }
+        if rank < priority
+            && let Some(last) = self.last(Some(priority))
+        {
+            at = at.max(last + LaneBook::gap(self.limits(), priority));
+        }
+        for (window, &since) in self.limits().windows.iter().zip(&self.rules.since) {
+            let tries = self.tries.iter().filter(|t| !t.unused && t.counts_at >= since);
+            let spent = tries.map(|t| (t.counts_at, t.cost)).collect();
+            at = at.max(window_opening(spent, window.rate, window.allowed(priority)));
+        }
+        at
+    }
+
+    /// Calls at once, by configuration and ladder.
+    pub(super) fn width(&self) -> u32 {
+        if self.rung > 0 { 1 } else { self.limits().in_flight.get() }
+    }
+
+    /// Forgets attempts that are over and bind nothing.
+    pub(super) fn trim(&mut self, longest: Span, now: Time) {
+        while let Some(first) = self.tries.front() {
+            let over = first.ended && (first.left_at.is_some() || first.sent_at.is_none());
+            let seen = first.sent_at.unwrap_or(first.counts_at).max(first.counts_at);
+            if !over || seen + longest > now || self.tries.len() < 8 {
+                break;
+            }
+            self.tries.pop_front();
+        }
+    }
+}
+
+/// When one more unit fits into `allowed` per window.
+pub(super) fn window_opening(mut spent: Vec<(Time, u32)>, rate: Rate, allowed: u64) -> Time {
+    spent.sort_unstable();
+    let mut held = 0;
+    for &(at, cost) in spent.iter().rev() {
+        held += u64::from(cost);
+        if held >= allowed {
+            return at + rate.per;
+        }
+    }
+    Time::ZERO
+}
+
+impl Book {
+    /// Limits as configured at a start.
+    pub(super) fn configure_all(&mut self, now: Time) {
+        let setup = self.setup.clone();
+        for (name, limits) in &setup.groups {
+            let group = GroupBook { limits: limits.clone(), changed_at: now };
+            let known = self.groups.entry(name.clone()).or_insert_with(|| group.clone());
+            if known.limits != *limits {
+                *known = group;
+            }
+        }
+        for (name, limits) in &setup.lanes {
+            self.lane_at_start(name, limits, now);
+        }
+        let made: Vec<Arc<str>> = self.lane_names();
+        for name in made {
+            if !setup.lanes.iter().any(|(lane, _)| *lane == name)
+                && let Some(limits) = self.template(&name)
+            {
+                self.lane_at_start(&name, &limits, now);
+            }
+        }
+    }
+
+    fn lane_at_start(&mut self, name: &Arc<str>, limits: &Limits, now: Time) {
+        let lane =
+            self.lanes.entry(name.clone()).or_insert_with(|| LaneBook::new(limits.clone(), now));
+        if lane.rules.limits != *limits {
+            lane.change(limits, now);
+            // Attempts that bound nothing under the old limits may be forgotten.
+            lane.bent = true;
+        }
+    }
+
+    fn template(&self, name: &str) -> Option<Limits> {
+        let templates = self.lanes.iter().filter_map(|(t, l)| Some((t.strip_suffix('*')?, l)));
+        let covers = templates.filter(|(prefix, _)| name.starts_with(prefix));
+        covers.max_by_key(|(prefix, _)| prefix.len()).map(|(_, lane)| lane.limits().clone())
+    }
+
+    /// The lane of this name; a template makes it when it is first heard of.
+    pub(super) fn lane(&mut self, name: &Arc<str>) -> &mut LaneBook {
+        if !self.lanes.contains_key(name) {
+            let limits = self.template(name).unwrap_or_default();
+            self.lanes.insert(name.clone(), LaneBook::new(limits, self.now.time));
+        }
+        self.lanes.get_mut(name).expect("made above")
+    }
+
+    pub(super) fn lane_act(&mut self, name: &Arc<str>, act: &LaneAct) {
+        let now = self.now.time;
+        if !self.lanes.contains_key(name) {
+            return;
+        }
+        let lane = self.lane(name);
+        match act {
+            LaneAct::Pause => lane.paused = true,
+            LaneAct::Resume => lane.paused = false,
+            LaneAct::Reset => {
+                (lane.cooldown_until, lane.failures, lane.rung) = (Time::ZERO, 0, 0);
+                (lane.slowed, lane.announced, lane.bent) = (None, None, false);
+            }
+            LaneAct::Change(limits) => {
+                lane.change(limits, now);
+                if let Some(prefix) = name.strip_suffix('*') {
+                    let configured: Vec<_> =
+                        self.setup.lanes.iter().map(|(n, _)| n.clone()).collect();
+                    let made = self
+                        .lanes
+                        .iter_mut()
+                        .filter(|(n, _)| n.starts_with(prefix) && !configured.contains(n));
+                    made.for_each(|(_, lane)| lane.change(limits, now));
+                }
+            }
+        }
+    }
+
+    /// What an attempt says about its lane (L6, L7, L8).
+    pub(super) fn lane_hears(&mut self, attempt: AttemptId, told: &Told) {
+        let (now, newest) = (self.now.time, self.newest);
+        let Some(name) = self.tries.get(&attempt).cloned() else { return };
+        let lane = self.lane(&name);
+        let Some(known) = lane.find_mut(attempt) else { return };
+        if std::mem::replace(&mut known.told, true) {
+            return;
+        }
+        if told.verdict == Verdict::Unused {
+            known.unused = true;
+            return;
+        }
+        match &told.verdict {
+            Verdict::Throttled { retry_after: Some(after) }
+            | Verdict::Failed { retry_after: Some(after), .. } => {
+                lane.cooldown_until = lane.cooldown_until.max(now + *after);
+            }
+            Verdict::Throttled { retry_after: None } => {
+                if attempt > lane.judged {
+                    lane.judged = newest;
+                }
+                lane.bent = true;
+                let every = lane.limits().every.unwrap_or(Span(500_000));
+                lane.slowed = Some((every.times(2), newest));
+            }
+            Verdict::Failed { failure, .. } if failure.retryable => {
+                if attempt > lane.judged {
+                    lane.failures += 1;
+                    if lane.rung > 0 || lane.failures >= lane.limits().fail_after.get() {
+                        let rest = LADDER[lane.rung.min(LADDER.len() - 1)];
+                        lane.cooldown_until = lane.cooldown_until.max(now + rest);
+                        lane.rung += 1;
+                        lane.judged = newest;
+                    }
+                }
+            }
+            Verdict::Panicked { .. } | Verdict::Unused => {}
+            _ => (lane.failures, lane.rung, lane.slowed) = (0, 0, None),
+        }
+        if let Some(announced) = told.announced {
+            lane.bent = true;
+            lane.announced = Some((announced, now, newest));
+        }
+    }
+
+    pub(super) fn start_known(&mut self, attempt: AttemptId, at: Time) {
+        let Some(name) = self.tries.get(&attempt).cloned() else { return };
+        if let Some(known) = self.lane(&name).find_mut(attempt)
+            && !known.ended
+            && !known.unused
+        {
+            known.counts_at = at;
+            known.start_known = true;
+        }
+    }
+
+    pub(super) fn start_durable(&mut self, attempt: AttemptId, at: Time) {
+        let Some(name) = self.tries.get(&attempt).cloned() else { return };
+        if let Some(known) = self.lane(&name).find_mut(attempt) {
+            known.durable_at = at;
+        }
+    }
+
+    pub(super) fn slot_freed(&mut self, attempt: AttemptId) {
+        let now = self.now.time;
+        let Some(name) = self.tries.get(&attempt).cloned() else { return };
+        let lane = self.lane(&name);
+        let Some(known) = lane.find_mut(attempt) else { return };
+        if std::mem::replace(&mut known.ended, true) {
+            return;
+        }
+        known.start_known = true;
+        let (unused, priority) = (known.unused, known.priority);
+        if !unused {
+            lane.last_finish[priority.index()] = now;
+        }
+        self.busy -= 1;
+    }
+}

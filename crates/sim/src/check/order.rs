@@ -1,0 +1,346 @@
+//! After each turn: nothing open is left unused, nobody is passed over, nothing is overdue.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use paceline_core::{CallId, JobId, Outcome, Priority, Reservation, Skip, Span, Time, Until};
+
+use super::Book;
+use super::jobs::{CallBook, State};
+use super::lanes::LaneBook;
+
+/// A waiting call as the order sees it.
+#[derive(Clone, Debug)]
+struct Waiting {
+    id: CallId,
+    rank: Priority,
+    joined_at: Time,
+    priority: Priority,
+    cost: u32,
+    tenant: Option<Arc<str>>,
+}
+
+impl Waiting {
+    fn key(&self) -> (Priority, Time, JobId, u16) {
+        (self.rank, self.joined_at, self.id.job, self.id.index)
+    }
+}
+
+impl Book {
+    fn waiting(&self) -> BTreeMap<Arc<str>, Vec<Waiting>> {
+        let age_after = self.setup.settings.age_after.0;
+        let mut lanes: BTreeMap<Arc<str>, Vec<Waiting>> = BTreeMap::new();
+        for (&job, book) in self.jobs.iter().filter(|(_, job)| !job.parked) {
+            for (index, call) in book.calls.iter().enumerate() {
+                if call.state == State::Waiting {
+                    let steps = self.now.time.since(call.joined_at).0 / age_after;
+                    lanes.entry(call.lane.clone()).or_default().push(Waiting {
+                        id: CallId { job, index: index as u16 },
+                        rank: book.priority.risen(steps),
+                        joined_at: call.joined_at,
+                        priority: book.priority,
+                        cost: book.spec.cost.get(),
+                        tenant: book.spec.tenant.clone(),
+                    });
+                }
+            }
+        }
+        lanes
+    }
+
+    /// Whether the plain model says when this lane's calls go: one tenant, cost 1, not bent.
+    fn is_plain(&self, lane: &LaneBook, waiting: &[Waiting]) -> bool {
+        let one_tenant = waiting.windows(2).all(|pair| pair[0].tenant == pair[1].tenant);
+        one_tenant && !lane.bent && waiting.iter().all(|call| call.cost == 1)
+    }
+
+    fn lane_has_room(&self, lane: &LaneBook) -> bool {
+        let pool = &self.setup.settings.pool;
+        let share = pool.lane_share.of(u64::from(pool.max.get())).max(1) as u32;
+        !lane.paused && lane.held() < lane.width().min(share) && self.group_has_room(lane.limits())
+    }
+
+    /// P1: in a lane nobody better who could go is passed over.
+    pub(super) fn check_turn_order(&mut self, name: &Arc<str>, reservation: &Reservation) {
+        let Some(lane) = self.lanes.get(name) else { return };
+        let mut waiting = self.waiting().remove(name).unwrap_or_default();
+        if !self.is_plain(lane, &waiting) {
+            return;
+        }
+        waiting.sort_by_key(Waiting::key);
+        let Some(own) = waiting.iter().find(|call| call.id == reservation.call) else { return };
+        let passed = waiting
+            .iter()
+            .take_while(|call| call.id != own.id)
+            .find(|call| lane.opening(call.priority, call.rank) <= self.now.time);
+        if let Some(passed) = passed {
+            let words = format!(
+                "{name}: job {} ({} as {}) went before job {} ({} as {})",
+                own.id.job, own.priority, own.rank, passed.id.job, passed.priority, passed.rank
+            );
+            let rule = if passed.rank < passed.priority { "P2" } else { "P1" };
+            self.broken(rule, words);
+        }
+    }
+
+    /// Everything that must be true when a turn is over.
+    pub(super) fn look_around(&mut self, wake_at: Option<Time>) {
+        self.check_jobs();
+        let waiting = self.waiting();
+        self.check_room(&waiting);
+        self.check_budgets(&waiting);
+        let mut must: Vec<Time> = self.moments();
+        let pool = self.setup.settings.pool.clone();
+        let workers = self.busy < pool.base.get().saturating_sub(pool.interactive_reserve);
+        let mut passed = Vec::new();
+        for (name, calls) in &waiting {
+            let Some(lane) = self.lanes.get(name) else { continue };
+            if !self.is_plain(lane, calls) || !self.lane_has_room(lane) {
+                continue;
+            }
+            let group = self.group_opening(lane.limits());
+            for call in calls {
+                let at = lane.opening(call.priority, call.rank).max(group);
+                if at <= self.now.time {
+                    passed.push((name.clone(), call.clone()));
+                } else if workers {
+                    must.push(at.min(self.opening_when_risen(lane, call, group)));
+                }
+            }
+        }
+        if workers {
+            if let Some((name, call)) = passed.first() {
+                let words =
+                    format!("{name} is open, job {} waits and workers are free", call.id.job);
+                self.broken("L4", words);
+            }
+        } else {
+            self.check_across_lanes(&passed);
+        }
+        self.must_wake = must.into_iter().min();
+        self.check_wake(wake_at);
+        let now = self.now.time;
+        self.lanes.values_mut().for_each(|lane| lane.trim(Span::hours(3), now));
+    }
+
+    fn check_wake(&mut self, wake_at: Option<Time>) {
+        if let (Some(must), Some(wake)) = (self.must_wake, wake_at)
+            && wake > must + super::SLACK
+        {
+            let late = wake.since(must);
+            self.broken("W5", format!("the engine means to wake {late} too late"));
+            self.must_wake = None;
+        }
+    }
+
+    /// A call that ages needs a smaller gap: it may go before its present opening.
+    fn opening_when_risen(&self, lane: &LaneBook, call: &Waiting, group: Time) -> Time {
+        let age_after = self.setup.settings.age_after;
+        let steps = self.now.time.since(call.joined_at).0 / age_after.0;
+        let rise = |n: u64| {
+            let at = call.joined_at + age_after.times(n);
+            at.max(lane.opening(call.priority, call.priority.risen(n))).max(group)
+        };
+        (steps + 1..=steps + 3).map(rise).min().unwrap_or(Time::NEVER)
+    }
+
+    /// P1: across lanes that compete for workers, higher first, then older first.
+    fn check_across_lanes(&mut self, passed: &[(Arc<str>, Waiting)]) {
+        if self.setup.settings.across_lanes == paceline_core::AcrossLanes::Turns {
+            return;
+        }
+        for id in self.started.clone() {
+            let Some(job) = self.jobs.get(&id.job) else { continue };
+            if job.priority == Priority::Interactive {
+                continue;
+            }
+            let call = &job.calls[usize::from(id.index)];
+            let rank = self.rank_of(id, job.priority);
+            let key = (rank, call.joined_at, id.job, id.index);
+            if let Some((name, better)) = passed.iter().find(|(_, better)| better.key() < key) {
+                let words = format!(
+                    "job {} on {name} ({} as {}) lost its worker to job {} ({} as {rank})",
+                    better.id.job, better.priority, better.rank, id.job, job.priority
+                );
+                return self.broken("P1", words);
+            }
+        }
+    }
+
+    /// The moments at which something must happen, whatever the lanes do.
+    fn moments(&self) -> Vec<Time> {
+        let mut moments = Vec::new();
+        for job in self.jobs.values().filter(|job| !job.parked) {
+            moments.extend(job.deadline);
+            if job.delayed {
+                moments.extend(job.due.map(|due| self.now.engine_time(due)));
+            }
+            for call in &job.calls {
+                if let State::Backoff(until) = call.state {
+                    moments.push(until);
+                }
+                if call.state == State::Waiting && call.tries == 0 {
+                    moments.extend(job.spec.start_within.map(|within| call.joined_at + within));
+                }
+            }
+        }
+        moments
+    }
+
+    fn check_jobs(&mut self) {
+        let now = self.now.time;
+        let mut broken: Vec<(&'static str, String)> = Vec::new();
+        for (id, job) in &self.jobs {
+            if job.deadline.is_some_and(|deadline| deadline <= now) {
+                broken.push(("W2", format!("job {id} goes on after its deadline")));
+            }
+            if job.spec.until == Until::Conclusive && job.conclusive() {
+                broken.push(("J2", format!("job {id} has its answer and did not report")));
+            }
+            if !job.calls.is_empty() && job.calls.iter().all(|call| call.state == State::Settled) {
+                broken
+                    .push(("J1", format!("every call of job {id} has settled, without a report")));
+            }
+            for (index, call) in job.calls.iter().enumerate() {
+                let told = |attempt| {
+                    let lane = self.lanes.get(&call.lane);
+                    lane.and_then(|lane| lane.find(attempt)).is_some_and(|known| known.told)
+                };
+                if matches!(call.state, State::Running(attempt) if told(attempt)) {
+                    broken.push(("J1", format!("a call of job {id} was told and did not settle")));
+                }
+                let waits = call.state == State::Waiting;
+                if waits && job.spec.not_applicable.contains(&(index as u16)) && !job.parked {
+                    broken.push(("J6", format!("a call of job {id} waits, and does not apply")));
+                }
+                let within = job.spec.start_within.filter(|_| waits && call.tries == 0);
+                if within.is_some_and(|within| call.joined_at + within <= now) && !job.parked {
+                    broken.push(("W1", format!("job {id} waits longer than its start_within")));
+                }
+            }
+        }
+        for job in &self.cancelled {
+            // Detached callers leave the job as it is.
+            if self.jobs.contains_key(job) && !self.has_other_callers(*job) {
+                broken.push(("W4", format!("job {job} was cancelled and goes on")));
+            }
+        }
+        self.check_rss(&mut broken);
+        for (rule, words) in broken {
+            self.broken(rule, words);
+        }
+    }
+
+    /// D3: one unfinished rss call per lane and kind.
+    fn check_rss(&self, broken: &mut Vec<(&'static str, String)>) {
+        let mut seen: BTreeMap<(Arc<str>, Arc<str>), JobId> = BTreeMap::new();
+        for (&id, job) in &self.jobs {
+            if job.submitted_as != Priority::Rss || job.parked {
+                continue;
+            }
+            for call in &job.calls {
+                if matches!(call.state, State::Waiting | State::Running(_) | State::Backoff(_)) {
+                    let key = (call.lane.clone(), job.spec.kind.clone());
+                    if let Some(other) = seen.insert(key, id) {
+                        let words =
+                            format!("jobs {other} and {id} both read the feed of {}", call.lane);
+                        broken.push(("D3", words));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Q1: submissions alone never fill the queue beyond its bound.
+    fn check_room(&mut self, waiting: &BTreeMap<Arc<str>, Vec<Waiting>>) {
+        let fresh = waiting.values().flatten().filter(|call| {
+            let job = &self.jobs[&call.id.job];
+            let book = &job.calls[usize::from(call.id.index)];
+            job.due.is_none() && book.stage == 0 && book.tries == 0
+        });
+        let (fresh, most) = (fresh.count(), self.setup.settings.max_waiting.get() as usize);
+        if fresh > most {
+            self.broken("Q1", format!("{fresh} calls wait, the queue has room for {most}"));
+        }
+    }
+
+    /// W1: nobody waits for a lane that opens later than its budget allows.
+    fn check_budgets(&mut self, waiting: &BTreeMap<Arc<str>, Vec<Waiting>>) {
+        let mut broken = Vec::new();
+        for (name, calls) in waiting {
+            let Some(lane) = self.lanes.get(name).filter(|lane| !lane.bent) else { continue };
+            let group = self.group_opening(lane.limits());
+            for call in calls.iter().filter(|call| call.cost == 1) {
+                let book = &self.jobs[&call.id.job].calls[usize::from(call.id.index)];
+                let opens = lane.opening(call.priority, call.priority).max(group);
+                let wait = opens.since(self.now.time);
+                if book.max_wait.is_some_and(|budget| wait > budget) {
+                    broken.push(format!("{name}: job {} would have to wait {wait}", call.id.job));
+                }
+            }
+        }
+        for words in broken {
+            self.broken("W1", words);
+        }
+    }
+
+    /// An outcome that the engine chose itself must be true.
+    pub(super) fn check_outcome(
+        &mut self,
+        id: JobId,
+        place: usize,
+        call: &CallBook,
+        outcome: &Outcome,
+    ) {
+        let now = self.now.time;
+        let job = &self.jobs[&id];
+        let wrong: Option<(&'static str, String)> = match outcome {
+            Outcome::Skipped(Skip::MaxWait { wait, max_wait, priority }) => {
+                let honest = wait > max_wait
+                    && *priority == job.priority
+                    && (call.max_wait == Some(*max_wait)
+                        || call.state == State::Shared
+                        || call.state == State::Staged);
+                (!honest).then(|| {
+                    (
+                        "W1",
+                        format!(
+                            "job {id} skipped for {wait} over {max_wait}, not {:?}",
+                            call.max_wait
+                        ),
+                    )
+                })
+            }
+            Outcome::Skipped(Skip::StartWithin { start_within }) => {
+                let early = call.joined_at + *start_within > now && call.state != State::Shared;
+                early.then(|| ("W1", format!("job {id} skipped before its start_within")))
+            }
+            Outcome::Skipped(Skip::Deadline) => {
+                let early = job.deadline.is_none_or(|deadline| deadline > now);
+                early.then(|| ("W2", format!("job {id} has no deadline that passed")))
+            }
+            Outcome::Skipped(Skip::NotApplicable) => {
+                let applies = !job.spec.not_applicable.contains(&(place as u16));
+                applies.then(|| ("J6", format!("call {place} of job {id} does apply")))
+            }
+            Outcome::Cancelled => (!self.cancelled.contains(&id))
+                .then(|| ("W4", format!("nobody cancelled job {id}"))),
+            Outcome::Duplicate { of } => {
+                let other = self.jobs.get(of).filter(|other| other.spec.kind == job.spec.kind);
+                let same = other.is_some_and(|o| o.calls.iter().any(|c| c.lane == call.lane));
+                let gone = self.finished.contains(of);
+                let itself = *of == id && job.calls.len() < 2;
+                ((!same && !gone) || itself)
+                    .then(|| ("D3", format!("job {id} is no duplicate of job {of}")))
+            }
+            _ => None,
+        };
+        if let Some((rule, words)) = wrong {
+            self.broken(rule, words);
+        }
+    }
+
+    fn has_other_callers(&self, job: JobId) -> bool {
+        self.jobs.get(&job).is_some_and(|job| job.detached_at == self.now.time)
+    }
+}

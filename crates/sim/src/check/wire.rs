@@ -1,0 +1,278 @@
+//! Limits, as the services see them (L1 to L11), and the conditions of each promise.
+
+use std::sync::Arc;
+
+use paceline_core::{AttemptId, GapFrom, Limits, Priority, Reservation, Span, Time};
+
+use super::Book;
+use super::lanes::{LaneBook, Try};
+
+impl Book {
+    /// A service sees a request.
+    pub(crate) fn arrives(&mut self, attempt: AttemptId, at: Time) {
+        let Some(name) = self.tries.get(&attempt).cloned() else {
+            let words = format!("attempt {} was sent without a durable reservation", attempt.0);
+            return self.violation("L4", at, words);
+        };
+        let lane = self.lane(&name);
+        let Some(known) = lane.find_mut(attempt) else { return };
+        let again = known.sent_at.replace(at).is_some() || known.unused || known.ended;
+        let known = known.clone();
+        if again {
+            self.violation("B5", at, format!("attempt {} was sent twice or too late", attempt.0));
+        }
+        self.check_gap(&name, &known, at);
+        self.check_windows(&name, &known, at);
+        let lane = &self.lanes[&name];
+        let (seen, most) = (lane.on_the_wire(), known.rules.limits.in_flight.get());
+        if seen > most {
+            self.violation("L1", at, format!("{name}: {seen} requests at once, {most} allowed"));
+        }
+        if let Some(group) = known.rules.limits.group.clone() {
+            self.check_group(&group, &known, at);
+        }
+    }
+
+    /// A request is gone from the wire.
+    pub(crate) fn left_the_wire(&mut self, attempt: AttemptId, at: Time) {
+        let Some(name) = self.tries.get(&attempt).cloned() else { return };
+        if let Some(known) = self.lane(&name).find_mut(attempt) {
+            known.left_at = Some(at);
+        }
+    }
+
+    fn check_gap(&mut self, name: &Arc<str>, known: &Try, at: Time) {
+        let limits = &known.rules.limits;
+        if limits.gap_from == GapFrom::Finish {
+            return;
+        }
+        let before = |only: Option<Priority>| {
+            let tries = self.lanes[name].tries.iter().filter(|t| t.id != known.id);
+            let tries = tries.filter(|t| only.is_none_or(|p| p == t.priority));
+            let sent = tries.filter_map(|t| t.sent_at);
+            sent.filter(|&sent| sent >= known.rules.changed_at).max()
+        };
+        for (last, rank, rule) in
+            [(before(None), known.rank, "L2"), (before(Some(known.priority)), known.priority, "P2")]
+        {
+            let gap = LaneBook::gap(limits, rank);
+            if let Some(last) = last
+                && at < last + gap
+            {
+                let got = at.since(last);
+                let words = format!("{name}: {got} after the last request, {gap} needed as {rank}");
+                return self.violation(rule, at, words);
+            }
+        }
+    }
+
+    fn check_windows(&mut self, name: &Arc<str>, known: &Try, at: Time) {
+        let rules = known.rules.clone();
+        for (window, &since) in rules.limits.windows.iter().zip(&rules.since) {
+            let tries = self.lanes[name].tries.iter();
+            let held = held(tries, window.rate.per, since, at);
+            let max = u64::from(window.rate.max.get());
+            if held > max {
+                let words = format!(
+                    "{name}: {held} within {}, the limit is {}",
+                    window.rate.per, window.rate
+                );
+                self.violation("L3", at, words);
+            }
+        }
+    }
+
+    fn check_group(&mut self, name: &str, known: &Try, at: Time) {
+        let Some(group) = self.groups.get(name).cloned() else { return };
+        let members = || {
+            let tries = self.lanes.values().flat_map(|lane| &lane.tries);
+            tries.filter(|t| t.rules.limits.group.as_deref() == Some(name))
+        };
+        let others = members().filter(|t| t.id != known.id).filter_map(|t| t.sent_at);
+        let last = others.filter(|&sent| sent >= group.changed_at).max();
+        let gap = group.limits.every.unwrap_or(Span::ZERO);
+        let mut broken = Vec::new();
+        if last.is_some_and(|last| at < last + gap) {
+            broken.push(format!("group {name}: less than {gap} after the last request"));
+        }
+        for window in &group.limits.windows {
+            let held = held(members(), window.rate.per, group.changed_at, at);
+            if held > u64::from(window.rate.max.get()) {
+                broken.push(format!("group {name}: {held} within {}", window.rate));
+            }
+        }
+        let seen = members().filter(|t| t.sent_at.is_some() && t.left_at.is_none()).count();
+        if group.limits.in_flight.is_some_and(|most| seen as u32 > most.get()) {
+            broken.push(format!("group {name}: {seen} requests at once"));
+        }
+        for words in broken {
+            self.violation("L9", at, words);
+        }
+    }
+
+    /// A promise became durable: was it the engine's to make?
+    pub(super) fn reserved(&mut self, reservation: &Reservation) {
+        let now = self.now.time;
+        let Some(name) = self.lane_ids.get(&reservation.lane).cloned() else {
+            return self
+                .broken("B1", "a reservation names a lane that the store does not know".into());
+        };
+        let rank = self.rank_of(reservation.call, reservation.priority);
+        self.check_turn_order(&name, reservation);
+        let rules = self.lane(&name).rules.clone();
+        let known = Try {
+            id: reservation.attempt,
+            call: reservation.call,
+            priority: reservation.priority,
+            cost: reservation.cost,
+            reserved_at: now,
+            rank,
+            rules,
+            counts_at: reservation.at,
+            durable_at: reservation.at,
+            start_known: false,
+            unused: false,
+            told: false,
+            ended: false,
+            sent_at: None,
+            left_at: None,
+        };
+        self.check_promise(&name, &known);
+        self.newest = self.newest.max(known.id);
+        self.busy += 1;
+        self.tries.insert(known.id, name.clone());
+        self.lane(&name).tries.push_back(known);
+        self.call_reserved(reservation);
+        self.started.push(reservation.call);
+    }
+
+    fn check_promise(&mut self, name: &Arc<str>, known: &Try) {
+        let now = self.now.time;
+        let lane = &self.lanes[name];
+        let limits = lane.limits();
+        let mut broken: Vec<(&'static str, String)> = Vec::new();
+        if now < lane.cooldown_until {
+            let rest = lane.cooldown_until.since(now);
+            broken.push(("L6", format!("{name}: started {rest} before its cooldown was over")));
+        }
+        if lane.paused {
+            broken.push(("W3", format!("{name}: started although paused")));
+        }
+        if lane.rung > 0 && lane.held() > 0 {
+            broken.push(("L7", format!("{name}: a second request beside the probe")));
+        }
+        if limits.gap_from == GapFrom::Finish && !lane.bent {
+            let last = lane.last_finish.into_iter().max().unwrap_or_default();
+            let gap = LaneBook::gap(limits, known.rank);
+            if last > lane.rules.changed_at && now < last + gap {
+                broken
+                    .push(("L2", format!("{name}: {} after a finish, not {gap}", now.since(last))));
+            }
+        }
+        broken.extend(bent_by_service(name, lane, known, now).map(|words| ("L8", words)));
+        broken.extend(slowed(name, lane, known, now).map(|words| ("L7", words)));
+        broken.extend(kept(name, lane, known, now).map(|words| ("L11", words)));
+        let pool = &self.setup.settings.pool;
+        let room = pool.max.get() - pool.interactive_reserve;
+        if known.priority != Priority::Interactive && self.busy + 1 > room {
+            broken
+                .push(("P3", format!("{} took a slot kept for interactive calls", known.priority)));
+        }
+        if self.busy + 1 > pool.max.get() {
+            broken.push(("Q3", format!("{} workers of {}", self.busy + 1, pool.max)));
+        }
+        let share = pool.lane_share.of(u64::from(pool.max.get())).max(1) as u32;
+        if lane.held() + 1 > share {
+            broken.push(("P5", format!("{name} holds more than its share of {share} workers")));
+        }
+        for (rule, words) in broken {
+            self.broken(rule, words);
+        }
+    }
+
+    /// When the lane's group lets another call of cost 1 go.
+    pub(super) fn group_opening(&self, limits: &Limits) -> Time {
+        let Some(name) = &limits.group else { return Time::ZERO };
+        let Some(group) = self.groups.get(name) else { return Time::ZERO };
+        let members = || {
+            let tries = self.lanes.values().flat_map(|lane| &lane.tries).filter(|t| !t.unused);
+            tries.filter(|t| t.rules.limits.group.as_ref() == Some(name))
+        };
+        let gap = group.limits.every.unwrap_or(Span::ZERO);
+        let last = members().map(|t| t.counts_at).max();
+        let mut at = last.filter(|_| gap > Span::ZERO).map_or(Time::ZERO, |last| last + gap);
+        for window in &group.limits.windows {
+            let spent = members().map(|t| (t.counts_at, t.cost)).collect();
+            let max = u64::from(window.rate.max.get());
+            at = at.max(super::lanes::window_opening(spent, window.rate, max));
+        }
+        at
+    }
+
+    pub(super) fn group_has_room(&self, limits: &Limits) -> bool {
+        let Some(group) = limits.group.as_ref().and_then(|name| self.groups.get(name)) else {
+            return true;
+        };
+        let tries = self.lanes.values().flat_map(|lane| &lane.tries).filter(|t| !t.ended);
+        let held = tries.filter(|t| t.rules.limits.group == limits.group).count() as u32;
+        group.limits.in_flight.is_none_or(|most| held < most.get())
+    }
+}
+
+/// What the service saw in the window that ends at `at`.
+fn held<'a>(tries: impl Iterator<Item = &'a Try>, per: Span, since: Time, at: Time) -> u64 {
+    let sent = tries.filter_map(|t| t.sent_at.map(|sent| (sent, t.cost)));
+    let inside = sent.filter(|(sent, _)| *sent >= since && *sent + per > at);
+    inside.map(|(_, cost)| u64::from(cost)).sum()
+}
+
+/// L8: what the service announced holds for everything promised after it was heard.
+fn bent_by_service(name: &str, lane: &LaneBook, known: &Try, now: Time) -> Option<String> {
+    let (announced, at, newest) = lane.announced?;
+    let later = || lane.tries.iter().filter(move |t| t.id > newest && !t.unused);
+    if let Some((left, span)) = announced.left
+        && now < at + span
+    {
+        let spent: u32 = later().map(|t| t.cost).sum::<u32>() + known.cost;
+        if spent > left {
+            return Some(format!("{name}: {spent} calls where the service had {left} left"));
+        }
+    }
+    let last = lane.tries.iter().filter_map(|t| t.sent_at).max();
+    if let (Some(every), Some(last)) = (announced.every, last)
+        && lane.limits().gap_from == GapFrom::Start
+        && last > lane.rules.changed_at
+        && now < last + every
+    {
+        return Some(format!("{name}: faster than the announced {every}"));
+    }
+    let rate = announced.window?;
+    let inside = later().filter(|t| t.sent_at.is_some_and(|sent| sent + rate.per > now));
+    let spent: u64 = inside.map(|t| u64::from(t.cost)).sum();
+    let over = spent > 0 && spent + u64::from(known.cost) > u64::from(rate.max.get());
+    over.then(|| format!("{name}: more than the announced {rate}"))
+}
+
+/// L7: throttled without a date, the gap is at least doubled until something succeeds.
+fn slowed(name: &str, lane: &LaneBook, known: &Try, now: Time) -> Option<String> {
+    let (every, newest) = lane.slowed?;
+    let gap = Span(lane.limits().gap_share[known.rank.index()].of(every.0));
+    let last = lane.tries.iter().filter(|t| t.id <= newest).filter_map(|t| t.sent_at).max()?;
+    let binds = lane.limits().gap_from == GapFrom::Start && last > lane.rules.changed_at;
+    let fast = binds && !lane.tries.iter().any(|t| t.id > newest) && now < last + gap;
+    fast.then(|| format!("{name}: {} after the last request of a throttled lane", now.since(last)))
+}
+
+/// L11: what a window keeps for higher priorities is not spent by lower ones.
+fn kept(name: &str, lane: &LaneBook, known: &Try, now: Time) -> Option<String> {
+    lane.limits().windows.iter().zip(&lane.rules.since).find_map(|(window, &since)| {
+        let (allowed, max) = (window.allowed(known.priority), u64::from(window.rate.max.get()));
+        let sent = lane.tries.iter().filter(|t| t.sent_at.is_some_and(|at| at >= since));
+        let inside = sent.filter(|t| t.sent_at.is_some_and(|at| at + window.rate.per > now));
+        let spent: u64 = inside.map(|t| u64::from(t.cost)).sum::<u64>() + u64::from(known.cost);
+        let broken = allowed < max && spent > allowed;
+        broken.then(|| {
+            format!("{name}: {} spent {spent} of {allowed} in {}", known.priority, window.rate)
+        })
+    })
+}

@@ -1,0 +1,55 @@
+//! The clocks of the simulated machine.
+
+use paceline::turn::{Reading, continued};
+use paceline_core::{Now, Stamp, Time};
+
+/// When a world begins, on both clocks; far enough from zero for steps backwards.
+pub(crate) const DAWN: Time = Time(1_000_000_000_000);
+
+/// True time, and what the machine's clocks make of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Clock {
+    /// The world's own time, which nobody steps. Engine time must never differ from it.
+    pub(crate) truth: Time,
+    wall_offset: i64,
+    boot: u64,
+    booted_at: Time,
+    /// Whether the wall clock was stepped since the last commit: a reboot now would leave the
+    /// engine no clock to go by.
+    pub(crate) stepped: bool,
+}
+
+impl Clock {
+    pub(crate) fn new() -> Clock {
+        let booted_at = Time(DAWN.0 / 2);
+        Clock { truth: DAWN, wall_offset: 0, boot: 1, booted_at, stepped: false }
+    }
+
+    pub(crate) fn reading(&self) -> Reading {
+        let wall = Time(self.truth.0.saturating_add_signed(self.wall_offset));
+        let now = Now { time: self.truth, wall };
+        Reading { now, boot: self.boot, since_boot: self.truth.since(self.booted_at).0 }
+    }
+
+    pub(crate) fn step_wall(&mut self, by: i64) {
+        self.wall_offset += by;
+        self.stepped = true;
+    }
+
+    pub(crate) fn reboot(&mut self) {
+        self.boot += 1;
+        self.booted_at = self.truth;
+    }
+
+    /// The engine time at which a process goes on with a store that was left with this stamp.
+    pub(crate) fn engine_time(&self, last: Option<&Stamp>) -> Time {
+        let Reading { now, boot, since_boot } = self.reading();
+        continued(last, now.wall, boot, since_boot)
+    }
+}
+
+/// A moment as traces print it: seconds since the world began.
+pub(crate) fn seconds(at: Time) -> String {
+    let micros = at.since(DAWN).0;
+    format!("{}.{:03}", micros / 1_000_000, micros % 1_000_000 / 1_000)
+}

@@ -1,0 +1,153 @@
+//! Where a world's store lives, and the faults between the engine and it (B1, B4).
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use paceline_core::{
+    Blob, CachedAnswer, JobId, Lookup, Mutant, Record, Reservation, Stamp, Time, Write,
+};
+use paceline_store::{Memory, Sqlite, Store, StoreError, StoredJob};
+
+/// What outlives the process.
+#[derive(Debug)]
+pub(crate) enum Disk {
+    Memory(Memory),
+    Sqlite(tempfile::TempDir),
+}
+
+impl Disk {
+    pub(crate) fn sqlite() -> Disk {
+        Disk::Sqlite(tempfile::tempdir().expect("a directory for the store"))
+    }
+
+    fn open(&self) -> Box<dyn Store> {
+        match self {
+            Disk::Memory(memory) => Box::new(memory.clone()),
+            Disk::Sqlite(dir) => {
+                let path = dir.path().join("world.db");
+                Box::new(Sqlite::open(&path).expect("the store opens"))
+            }
+        }
+    }
+}
+
+/// How the next commit goes wrong; the engine sees the same error either way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Nothing was written.
+    Lost,
+    /// Everything was written, but nobody heard of it.
+    Written,
+}
+
+/// What the world knows of the commits: the durable truth.
+#[derive(Debug, Default)]
+pub(crate) struct Tap {
+    pub(crate) fault: Option<Fault>,
+    pub(crate) committed: Vec<Write>,
+    /// How the last commit went wrong, if it did.
+    pub(crate) failed: Option<Fault>,
+    /// Reservations of a commit that was lost.
+    pub(crate) lost: Vec<Reservation>,
+    commits: u64,
+}
+
+/// A store that does as the tap says and tells it everything that became durable.
+#[derive(Debug)]
+pub(crate) struct Faulty {
+    inner: Inner,
+    tap: Arc<Mutex<Tap>>,
+}
+
+struct Inner(Box<dyn Store>);
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("store")
+    }
+}
+
+/// One handle for the world, one for the store.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TapHandle(Arc<Mutex<Tap>>);
+
+impl TapHandle {
+    pub(crate) fn open(&self, disk: &Disk) -> Faulty {
+        Faulty { inner: Inner(disk.open()), tap: self.0.clone() }
+    }
+
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Tap) -> T) -> T {
+        act(&mut lock(&self.0))
+    }
+}
+
+fn lock(tap: &Mutex<Tap>) -> MutexGuard<'_, Tap> {
+    tap.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A store that forgets now and then what it said it wrote: only a broken rule asks for it.
+fn loses(write: &Write, commits: u64) -> bool {
+    let forgotten = matches!(write, Write::Finish(_) | Write::Reserve(_));
+    Mutant::StoreLosesWrite.on() && forgotten && commits.is_multiple_of(7)
+}
+
+impl Store for Faulty {
+    fn load(&mut self, each: &mut dyn FnMut(Record)) -> Result<Option<Stamp>, StoreError> {
+        self.inner.0.load(each)
+    }
+
+    fn commit(&mut self, stamp: &Stamp, writes: &[Write]) -> Result<(), StoreError> {
+        let mut tap = lock(&self.tap);
+        let fault = tap.fault.take();
+        tap.commits += 1;
+        tap.failed = fault;
+        if fault == Some(Fault::Lost) {
+            tap.lost.extend(writes.iter().filter_map(|write| match write {
+                Write::Reserve(reservation) => Some(reservation.clone()),
+                _ => None,
+            }));
+        } else {
+            tap.committed.extend_from_slice(writes);
+            let commits = tap.commits;
+            let kept: Vec<Write>;
+            let kept = if writes.iter().any(|write| loses(write, commits)) {
+                kept = writes.iter().filter(|write| !loses(write, commits)).cloned().collect();
+                &kept
+            } else {
+                writes
+            };
+            self.inner.0.commit(stamp, kept)?;
+        }
+        match fault {
+            None => Ok(()),
+            Some(_) => Err(StoreError::Failed {
+                path: PathBuf::from("world.db"),
+                source: "the simulated disk failed".into(),
+            }),
+        }
+    }
+
+    fn payload(&mut self, job: JobId) -> Result<Option<Blob>, StoreError> {
+        self.inner.0.payload(job)
+    }
+
+    fn answers(
+        &mut self,
+        lookups: &[Lookup],
+        now: Time,
+    ) -> Result<Vec<Option<CachedAnswer>>, StoreError> {
+        self.inner.0.answers(lookups, now)
+    }
+
+    fn list(&mut self, after: JobId, most: usize) -> Result<Vec<StoredJob>, StoreError> {
+        self.inner.0.list(after, most)
+    }
+
+    fn job(&mut self, id: JobId) -> Result<Option<StoredJob>, StoreError> {
+        self.inner.0.job(id)
+    }
+
+    fn prune(&mut self, finished_before: Time, now: Time) -> Result<usize, StoreError> {
+        self.inner.0.prune(finished_before, now)
+    }
+}

@@ -1,0 +1,94 @@
+//! The simulator: random worlds by seed, or every broken rule in turn.
+
+use std::process::ExitCode;
+
+use paceline_core::Mutant;
+use paceline_sim::{MUTANTS, Summary, hunt, run};
+
+const USAGE: &str = "usage: paceline-sim [--seeds N] [--from N] | --seed N [--trace] | --mutants";
+/// A broken rule must be noticed within so many worlds.
+const WORLDS_PER_MUTANT: u64 = 200;
+/// Every so many worlds one is run twice and compared.
+const TWICE_EVERY: u64 = 50;
+
+struct Wish {
+    seeds: u64,
+    from: u64,
+    trace: bool,
+    mutants: bool,
+}
+
+fn main() -> ExitCode {
+    let Some(wish) = arguments() else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    let fine = if wish.mutants { every_mutant() } else { every_seed(&wish) };
+    if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn arguments() -> Option<Wish> {
+    let mut wish = Wish { seeds: 500, from: 1, trace: false, mutants: false };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--seeds" => wish.seeds = words.next()?.parse().ok()?,
+            "--from" => wish.from = words.next()?.parse().ok()?,
+            "--seed" => (wish.from, wish.seeds) = (words.next()?.parse().ok()?, 1),
+            "--trace" => wish.trace = true,
+            "--mutants" => wish.mutants = true,
+            _ => return None,
+        }
+    }
+    Some(wish)
+}
+
+fn every_seed(wish: &Wish) -> bool {
+    let mut summary = Summary::default();
+    let mut broken = 0;
+    let started = stopwatch();
+    for seed in wish.from..wish.from + wish.seeds {
+        let mut ran = run(seed, wish.trace);
+        if seed.is_multiple_of(TWICE_EVERY) && run(seed, wish.trace).fingerprint != ran.fingerprint
+        {
+            println!("seed {seed}: the same seed told another story");
+            broken += 1;
+        }
+        print!("{}", ran.trace);
+        broken += ran.violations.len();
+        for violation in ran.violations.drain(..).take(3) {
+            println!("seed {seed}: {violation}");
+            println!("  cargo run --release -p paceline-sim -- --seed {seed} --trace");
+        }
+        summary.add(&ran);
+    }
+    let took = started.elapsed().as_secs_f64();
+    println!("{summary}{broken} violations");
+    println!("{:.0} calls per second, {took:.1} s on one core", summary.calls() as f64 / took);
+    broken == 0
+}
+
+fn every_mutant() -> bool {
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut survivors = 0;
+    for &(mutant, rule) in MUTANTS {
+        let name = format!("{mutant:?}");
+        match hunt(mutant, WORLDS_PER_MUTANT) {
+            Some(caught) => {
+                println!("{name:<24} {rule:<4} seed {:<4} {}", caught.seed, caught.words);
+            }
+            None => {
+                println!("{name:<24} {rule:<4} SURVIVED {WORLDS_PER_MUTANT} worlds");
+                survivors += 1;
+            }
+        }
+    }
+    Mutant::set(None);
+    println!("{} of {} broken rules were noticed", MUTANTS.len() - survivors, MUTANTS.len());
+    survivors == 0
+}
+
+#[expect(clippy::disallowed_methods, reason = "how fast the simulator itself is")]
+fn stopwatch() -> std::time::Instant {
+    std::time::Instant::now()
+}

@@ -1,0 +1,54 @@
+//! Rules broken on purpose: each must be noticed by some checker in some world.
+
+use paceline_core::Mutant;
+
+use crate::chaos::run;
+
+/// Every broken rule, with the rule that it breaks.
+pub const MUTANTS: &[(Mutant, &str)] = &[
+    (Mutant::WindowOffByOne, "L3"),
+    (Mutant::WindowTooShort, "L3"),
+    (Mutant::ChargedAtReserve, "L4"),
+    (Mutant::SendByUnchecked, "L4"),
+    (Mutant::ReservationNotAwaited, "L4"),
+    (Mutant::GapPerPriority, "L2"),
+    (Mutant::SlotFreedEarly, "L5"),
+    (Mutant::CooldownForgotten, "L6"),
+    (Mutant::CooldownShortened, "L6"),
+    (Mutant::ProbeByAll, "L7"),
+    (Mutant::GroupUncharged, "L9"),
+    (Mutant::YoungestFirst, "P1"),
+    (Mutant::NoAgeing, "P2"),
+    (Mutant::ReserveIgnored, "P3"),
+    (Mutant::MaxWaitIgnored, "W1"),
+    (Mutant::CancelLate, "W4"),
+    (Mutant::EarlyExitLate, "J2"),
+    (Mutant::CoverageLies, "J4"),
+    (Mutant::KeyReleasedOnRetry, "D1"),
+    (Mutant::NoBound, "Q1"),
+    (Mutant::RetriesEverything, "R1"),
+    (Mutant::StoreLosesWrite, "B1"),
+    (Mutant::LedgerForgotten, "B1"),
+    (Mutant::DueOnEngineTime, "W5"),
+    (Mutant::WakesLate, "W5"),
+];
+
+/// How a broken rule was noticed.
+#[derive(Debug)]
+pub struct Caught {
+    /// In which world.
+    pub seed: u64,
+    /// In the checker's words.
+    pub words: String,
+}
+
+/// Runs worlds with one broken rule until a checker notices, in at most `worlds` of them.
+pub fn hunt(mutant: Mutant, worlds: u64) -> Option<Caught> {
+    (1..=worlds).find_map(|seed| {
+        Mutant::set(Some(mutant));
+        let ran = run(seed, false);
+        Mutant::set(None);
+        let words = ran.violations.first()?.to_string();
+        Some(Caught { seed, words })
+    })
+}

@@ -1,0 +1,143 @@
+//! The services of a world: what they answer, how soon, and how badly they behave.
+
+use paceline_core::{Announced, Failure, Span, Told, Verdict};
+
+use crate::rng::Rng;
+
+/// How one request is answered.
+#[derive(Clone, Debug)]
+pub struct Reaction {
+    /// The answer comes so long after the request.
+    pub(crate) after: Span,
+    /// The answer.
+    pub(crate) told: Told,
+    /// After a timeout the request hangs on the wire until it is this old.
+    pub(crate) hangs: Span,
+}
+
+impl Reaction {
+    /// This answer at once.
+    pub(crate) fn new(verdict: Verdict) -> Reaction {
+        Reaction { after: Span::ZERO, told: Told { verdict, announced: None }, hangs: Span::ZERO }
+    }
+
+    /// The same, so long after the request.
+    #[must_use]
+    pub fn after(mut self, span: &str) -> Reaction {
+        self.after = span.parse().expect("a span");
+        self
+    }
+
+    /// The same, and what the service says about its limits.
+    #[must_use]
+    pub fn announcing(mut self, announced: Announced) -> Reaction {
+        self.told.announced = Some(announced);
+        self
+    }
+}
+
+/// How a service of a random world behaves, in percent of its answers.
+#[derive(Clone, Debug)]
+pub(crate) struct Temper {
+    /// The usual time to an answer, at most.
+    pub(crate) latency: Span,
+    pub(crate) empty: u64,
+    pub(crate) fails: u64,
+    pub(crate) refuses: u64,
+    pub(crate) throttles: u64,
+    pub(crate) moves: u64,
+    pub(crate) panics: u64,
+    pub(crate) hangs: u64,
+    pub(crate) announces: u64,
+    pub(crate) lies: bool,
+}
+
+impl Temper {
+    /// Answers everything, soon.
+    pub(crate) fn healthy() -> Temper {
+        let latency = Span::millis(100);
+        Temper {
+            latency,
+            empty: 10,
+            fails: 0,
+            refuses: 0,
+            throttles: 0,
+            moves: 0,
+            panics: 0,
+            hangs: 0,
+            announces: 0,
+            lies: false,
+        }
+    }
+
+    pub(crate) fn random(rng: &mut Rng) -> Temper {
+        let some = |rng: &mut Rng, n| if rng.one_in(2) { rng.range(1, n) } else { 0 };
+        Temper {
+            latency: Span::millis(*rng.pick(&[5, 80, 400, 3_000, 20_000])),
+            empty: rng.range(0, 40),
+            fails: some(rng, 60),
+            refuses: some(rng, 15),
+            throttles: some(rng, 30),
+            moves: some(rng, 10),
+            panics: some(rng, 5),
+            hangs: some(rng, 8),
+            announces: some(rng, 10),
+            lies: rng.one_in(4),
+        }
+    }
+
+    /// The answer to one request. `elsewhere` is where it may move to.
+    pub(crate) fn reaction(&self, rng: &mut Rng, elsewhere: &str) -> Reaction {
+        let mut dice = rng.next() % 100;
+        let mut falls = |percent: u64| {
+            let hit = dice < percent;
+            dice = if hit { u64::MAX } else { dice - percent };
+            hit
+        };
+        let verdict = if falls(self.fails.min(70)) {
+            let retry_after = self.retry_after(rng).filter(|_| rng.one_in(6));
+            Verdict::Failed { failure: Failure::transient("status_503"), retry_after }
+        } else if falls(self.refuses) {
+            Verdict::Failed { failure: Failure::permanent("status_404"), retry_after: None }
+        } else if falls(self.throttles) {
+            Verdict::Throttled { retry_after: self.retry_after(rng) }
+        } else if falls(self.moves) {
+            let payload = rng.one_in(2).then(|| b"moved".as_slice().into());
+            Verdict::Moved { lane: elsewhere.into(), payload }
+        } else if falls(self.panics) {
+            Verdict::Panicked { message: "index out of bounds".into() }
+        } else if falls(self.empty) {
+            Verdict::Empty
+        } else {
+            let value = rng.next().to_string().into_bytes().into();
+            Verdict::Done { conclusive: rng.percent(70), value }
+        };
+        let hanging = rng.percent(self.hangs);
+        let after = if hanging {
+            Span::secs(rng.range(30, 1_200))
+        } else {
+            Span(rng.range(0, self.latency.0))
+        };
+        let announced = rng.percent(self.announces).then(|| announced(rng));
+        let hangs = Span(after.0 + rng.range(0, 20_000_000));
+        Reaction { after, told: Told { verdict, announced }, hangs }
+    }
+
+    fn retry_after(&self, rng: &mut Rng) -> Option<Span> {
+        if self.lies && rng.one_in(2) {
+            return Some(*rng.pick(&[Span::ZERO, Span::hours(2)]));
+        }
+        (!rng.one_in(3)).then(|| Span::millis(rng.range(1, 60_000)))
+    }
+}
+
+fn announced(rng: &mut Rng) -> Announced {
+    let mut some = Announced::default();
+    match rng.range(0, 3) {
+        0 => some.every = Some(Span::millis(rng.range(0, 5_000))),
+        1 => some.window = format!("{}/{}s", rng.range(1, 20), rng.range(1, 60)).parse().ok(),
+        2 => some.left = Some((rng.range(0, 5) as u32, Span::secs(rng.range(1, 120)))),
+        _ => some.in_flight = Some(rng.range(0, 3) as u32),
+    }
+    some
+}

@@ -1,0 +1,365 @@
+//! Stories: worlds without chance, told line by line.
+
+use std::num::{NonZeroU16, NonZeroU32};
+use std::sync::Arc;
+
+use paceline::turn::LaneAct;
+use paceline_core::{
+    Due, Failure, GroupLimits, JobId, JobSpec, KindTerms, Limits, OnCrash, OnDuplicate, Priority,
+    Settings, Setup, Span, Submission, Time, Until, Verdict, Window,
+};
+
+use crate::service::Reaction;
+use crate::trace::Keep;
+use crate::world::{Act, Manners, World};
+
+fn span(text: &str) -> Span {
+    text.parse().expect("a span")
+}
+
+/// A gap between calls.
+pub fn every(gap: &str) -> Limits {
+    Limits { every: Some(span(gap)), ..Limits::default() }
+}
+
+/// Windows.
+pub fn windows(rates: &[&str]) -> Limits {
+    let windows = rates.iter().map(|rate| Window::new(rate.parse().expect("a rate"))).collect();
+    Limits { windows, ..Limits::default() }
+}
+
+/// So many calls at once.
+pub fn at_once(calls: u32) -> Limits {
+    Limits { in_flight: NonZeroU32::new(calls).expect("above zero"), ..Limits::default() }
+}
+
+/// The service answers.
+pub fn done() -> Reaction {
+    Reaction::new(Verdict::Done { conclusive: true, value: b"1".as_slice().into() })
+}
+
+/// The service answers, and it settles nothing.
+pub fn hint() -> Reaction {
+    Reaction::new(Verdict::Done { conclusive: false, value: b"1".as_slice().into() })
+}
+
+/// The service has nothing.
+pub fn nothing() -> Reaction {
+    Reaction::new(Verdict::Empty)
+}
+
+/// The service fails, for now.
+pub fn failed(class: &str) -> Reaction {
+    Reaction::new(Verdict::Failed { failure: Failure::transient(class), retry_after: None })
+}
+
+/// The service says no, and means it.
+pub fn refused(class: &str) -> Reaction {
+    Reaction::new(Verdict::Failed { failure: Failure::permanent(class), retry_after: None })
+}
+
+/// Too fast: come again after this.
+pub fn throttled(after: &str) -> Reaction {
+    Reaction::new(Verdict::Throttled { retry_after: Some(span(after)) })
+}
+
+/// Too fast, and no word of when.
+pub fn throttled_without_a_date() -> Reaction {
+    Reaction::new(Verdict::Throttled { retry_after: None })
+}
+
+/// To be asked elsewhere.
+pub fn moved(lane: &str) -> Reaction {
+    Reaction::new(Verdict::Moved { lane: lane.into(), payload: None })
+}
+
+/// The worker panics.
+pub fn panics() -> Reaction {
+    Reaction::new(Verdict::Panicked { message: "out of bounds".into() })
+}
+
+/// No answer for so long, and on the wire all the time.
+pub fn hangs(for_: &str) -> Reaction {
+    let mut reaction = done().after(for_);
+    reaction.hangs = span(for_);
+    reaction
+}
+
+/// A job under the number by which the story calls it.
+pub fn job(label: u64) -> Wish {
+    let spec = JobSpec::new("fetch", &[]);
+    Wish { label, job: Submission::new(spec, label.to_string().into_bytes().into()) }
+}
+
+/// A job on its way in.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    label: u64,
+    job: Submission,
+}
+
+impl Wish {
+    fn with(mut self, change: impl FnOnce(&mut Submission)) -> Wish {
+        change(&mut self.job);
+        self
+    }
+
+    /// One lane more in its last stage.
+    #[must_use]
+    pub fn on(self, lane: &str) -> Wish {
+        self.with(|job| job.spec.stages.last_mut().expect("there is a stage").push(lane.into()))
+    }
+
+    /// A further stage with this lane.
+    #[must_use]
+    pub fn then(self, lane: &str) -> Wish {
+        self.with(|job| job.spec.stages.push(vec![lane.into()]))
+    }
+
+    /// With this priority.
+    #[must_use]
+    pub fn as_(self, priority: Priority) -> Wish {
+        self.with(|job| job.priority = Some(priority))
+    }
+
+    /// Of this kind.
+    #[must_use]
+    pub fn kind(self, kind: &str) -> Wish {
+        self.with(|job| job.spec.kind = kind.into())
+    }
+
+    /// For this tenant.
+    #[must_use]
+    pub fn tenant(self, tenant: &str) -> Wish {
+        self.with(|job| job.spec.tenant = Some(tenant.into()))
+    }
+
+    /// With this key (D1).
+    #[must_use]
+    pub fn key(self, key: &str) -> Wish {
+        self.with(|job| job.spec.key = Some(key.as_bytes().into()))
+    }
+
+    /// With this schedule key (D2).
+    #[must_use]
+    pub fn schedule_key(self, key: &str) -> Wish {
+        self.with(|job| job.spec.schedule_key = Some(key.as_bytes().into()))
+    }
+
+    /// With this cache key (C1).
+    #[must_use]
+    pub fn cache_key(self, key: &str) -> Wish {
+        self.with(|job| job.spec.cache_key = Some(key.as_bytes().into()))
+    }
+
+    /// What a second job with the same key does.
+    #[must_use]
+    pub fn on_duplicate(self, what: OnDuplicate) -> Wish {
+        self.with(|job| job.spec.on_duplicate = what)
+    }
+
+    /// Ends at the first conclusive answer (J2).
+    #[must_use]
+    pub fn first_answer(self) -> Wish {
+        self.with(|job| job.spec.until = Until::Conclusive)
+    }
+
+    /// Due so much later.
+    #[must_use]
+    pub fn due(self, after: &str) -> Wish {
+        self.with(|job| job.due = Due::In(span(after)))
+    }
+
+    /// With so much time in all.
+    #[must_use]
+    pub fn deadline(self, within: &str) -> Wish {
+        self.with(|job| job.deadline = Some(span(within)))
+    }
+
+    /// Waits so long for a closed lane (W1).
+    #[must_use]
+    pub fn max_wait(self, most: &str) -> Wish {
+        self.with(|job| job.spec.max_wait = Some(span(most)))
+    }
+
+    /// Starts within so long, or not at all (W1).
+    #[must_use]
+    pub fn start_within(self, most: &str) -> Wish {
+        self.with(|job| job.spec.start_within = Some(span(most)))
+    }
+
+    /// With so many attempts in all.
+    #[must_use]
+    pub fn attempts(self, attempts: u16) -> Wish {
+        let attempts = NonZeroU16::new(attempts).expect("above zero");
+        self.with(|job| job.spec.retry.attempts = attempts)
+    }
+
+    /// At this cost.
+    #[must_use]
+    pub fn cost(self, cost: u32) -> Wish {
+        self.with(|job| job.spec.cost = NonZeroU32::new(cost).expect("above zero"))
+    }
+
+    /// Its calls with these numbers do not apply (J6).
+    #[must_use]
+    pub fn not_applicable(self, calls: &[u16]) -> Wish {
+        self.with(|job| job.spec.not_applicable = calls.to_vec())
+    }
+}
+
+impl Default for World {
+    fn default() -> World {
+        World::new()
+    }
+}
+
+impl World {
+    /// A world without chance: one kind `fetch`, services that answer after a second, workers and
+    /// a disk that take no time.
+    pub fn new() -> World {
+        let kinds = vec![KindTerms { name: "fetch".into(), on_crash: OnCrash::Repeat }];
+        let mut world = World::with(Setup { kinds, ..Setup::default() }, None, 1);
+        world.manners = Manners { steady: true, ..Manners::default() };
+        world.trace.keep = Keep::Lines;
+        world
+    }
+
+    /// With this lane, or template if the name ends in `*`.
+    #[must_use]
+    pub fn lane(mut self, name: &str, limits: Limits) -> World {
+        self.setup.lanes.push((name.into(), limits));
+        self
+    }
+
+    /// With this group.
+    #[must_use]
+    pub fn group(mut self, name: &str, limits: GroupLimits) -> World {
+        self.setup.groups.push((name.into(), limits));
+        self
+    }
+
+    /// With this kind of work too.
+    #[must_use]
+    pub fn kind(mut self, name: &str, on_crash: OnCrash) -> World {
+        self.setup.kinds.push(KindTerms { name: name.into(), on_crash });
+        self
+    }
+
+    /// With other settings.
+    #[must_use]
+    pub fn settings(mut self, change: impl FnOnce(&mut Settings)) -> World {
+        change(&mut self.setup.settings);
+        self
+    }
+
+    /// With services that take so long.
+    #[must_use]
+    pub fn latency(mut self, span: &str) -> World {
+        self.latency = span.parse().expect("a span");
+        self
+    }
+
+    fn up(&mut self) {
+        if !self.is_up() {
+            self.open();
+        }
+    }
+
+    /// Somebody submits a job, now.
+    pub fn submit(&mut self, wish: Wish) {
+        self.up();
+        assert_eq!(wish.label, self.next_label, "stories number their jobs in order");
+        self.act_at(self.now(), Act::Submit(vec![wish.job]));
+        self.settle_now();
+    }
+
+    fn settle_now(&mut self) {
+        self.run_until(self.now());
+    }
+
+    /// The service's next answer to this job, on whatever lane.
+    pub fn answer(&mut self, label: u64, reaction: Reaction) {
+        self.scripts.entry((label, None)).or_default().push_back(reaction);
+    }
+
+    /// This service's next answer to this job.
+    pub fn answer_on(&mut self, label: u64, lane: &str, reaction: Reaction) {
+        self.scripts.entry((label, Some(lane.into()))).or_default().push_back(reaction);
+    }
+
+    /// Somebody cancels a job.
+    pub fn cancel(&mut self, label: u64) {
+        let job = self.by_label[&label];
+        self.act_at(self.now(), Act::Cancel(job));
+        self.settle_now();
+    }
+
+    /// Somebody does something to a lane.
+    pub fn tell_lane(&mut self, lane: &str, act: LaneAct) {
+        self.up();
+        self.act_at(self.now(), Act::Lane(lane.into(), act));
+        self.settle_now();
+    }
+
+    /// The process dies and comes back so much later.
+    pub fn crash_for(&mut self, down: &str) {
+        self.crash(span(down));
+    }
+
+    /// The process dies and comes back with another configuration.
+    pub fn restart_with(&mut self, change: impl FnOnce(&mut Setup)) {
+        self.crash(Span::ZERO);
+        change(&mut self.setup);
+    }
+
+    /// The wall clock is stepped.
+    pub fn step_wall(&mut self, by: &str) {
+        let (back, by) = by.strip_prefix('-').map_or((false, by), |by| (true, by));
+        let micros = span(by).0.cast_signed();
+        self.act_at(self.now(), Act::StepWall(if back { -micros } else { micros }));
+        self.settle_now();
+    }
+
+    /// Lets so much time pass and tells everything that happened so far. No rule may be broken.
+    pub fn run_for(&mut self, text: &str) -> String {
+        self.up();
+        self.run_until(self.now() + span(text));
+        let broken = self.book.violations.iter().map(ToString::to_string);
+        let broken: Vec<String> = broken.collect();
+        assert!(broken.is_empty(), "{}\n{}", broken.join("\n"), self.trace.lines());
+        self.trace.lines().to_string()
+    }
+
+    /// Why a job's calls wait, in the words of W3: lane, reason, until when, how many ahead.
+    pub fn why(&self, label: u64) -> Vec<String> {
+        let now = self.clock.reading().now;
+        let core = self.machine().expect("the engine runs").core();
+        let whys = core.why_job(self.by_label[&label], now).unwrap_or_default();
+        let until = |at: Option<Time>| at.map_or("-".into(), crate::clock::seconds);
+        whys.into_iter()
+            .map(|(_, why)| {
+                let also: Vec<&str> = why.also.iter().map(|reason| reason.name()).collect();
+                let (lane, reason, ahead) = (why.lane, why.reason.name(), why.ahead);
+                format!("{lane}: {reason} until {}, {ahead} ahead, also {also:?}", until(why.until))
+            })
+            .collect()
+    }
+
+    /// Whether nothing is left to do (B3).
+    pub fn idle(&self) -> bool {
+        self.is_idle()
+    }
+
+    /// Lanes that exist, by name (L10).
+    pub fn lane_list(&self) -> Vec<Arc<str>> {
+        let core = self.machine().expect("the engine runs").core();
+        let now = self.clock.reading().now;
+        core.lane_statuses(now).into_iter().map(|lane| lane.name).collect()
+    }
+
+    /// The number that the engine gave a job.
+    pub fn job_id(&self, label: u64) -> JobId {
+        self.by_label[&label]
+    }
+}

@@ -1,0 +1,176 @@
+//! Workers and the wire: requests on their way, and what a service sees of them (L4, L5).
+
+use std::sync::Arc;
+
+use paceline::turn::Input;
+use paceline_core::{AttemptId, CallId, Failure, Mutant, Span, Start, Time, Told, Verdict};
+
+use crate::service::Reaction;
+use crate::world::{Next, World};
+
+/// One attempt in the hands of a worker.
+#[derive(Debug)]
+pub(crate) struct Request {
+    lane: Arc<str>,
+    call: CallId,
+    send_by: Time,
+    tell_start: bool,
+    timeout: Option<Span>,
+    pub(crate) sent_at: Option<Time>,
+    told: bool,
+    aborted: bool,
+    /// The engine has been told that it is over, while the service still sees it.
+    disowned: bool,
+    reaction: Option<Reaction>,
+}
+
+impl World {
+    /// A worker takes an attempt; when it gets to write the request is another matter.
+    pub(crate) fn dispatch(&mut self, start: Start) {
+        let request = Request {
+            lane: start.lane,
+            call: start.call,
+            send_by: start.send_by,
+            tell_start: start.tell_start,
+            timeout: start.timeout,
+            sent_at: None,
+            told: false,
+            aborted: false,
+            disowned: false,
+            reaction: None,
+        };
+        self.wire.insert(start.attempt, request);
+        let delay = if self.manners.steady {
+            Span::ZERO
+        } else if self.rng.percent(self.manners.stalls) {
+            Span(self.rng.range(20_000, 120_000))
+        } else {
+            Span(self.rng.range(0, 2_000))
+        };
+        self.after(delay, Next::Send(start.attempt));
+    }
+
+    /// The last check stands right before the write.
+    pub(crate) fn send(&mut self, attempt: AttemptId) {
+        let now = self.now();
+        let Some(request) = self.wire.get_mut(&attempt) else { return };
+        let late = now > request.send_by && !Mutant::SendByUnchecked.on();
+        if late || request.aborted {
+            self.counts.unused += 1;
+            self.wire.remove(&attempt);
+            let told = Told { verdict: Verdict::Unused, announced: None };
+            self.inbox.push(Input::Told(attempt, told, 0));
+            self.inbox.push(Input::Ended(attempt));
+            return;
+        }
+        request.sent_at = Some(now);
+        self.counts.requests += 1;
+        let (call, lane) = (request.call, request.lane.clone());
+        let (timeout, tell) = (request.timeout, request.tell_start);
+        self.book.arrives(attempt, now);
+        let priority = self.book.priority_of(attempt);
+        self.trace.note(now, format_args!("start #{} {lane} {priority}", call.job));
+        let reaction = self.reaction(call, &lane);
+        if tell {
+            let delay = self.delay_of_start();
+            self.after(delay, Next::TellStart(attempt));
+        }
+        if let Some(timeout) = timeout {
+            self.after(timeout, Next::Timeout(attempt));
+        }
+        self.after(reaction.after, Next::Answer(attempt));
+        let request = self.wire.get_mut(&attempt).expect("found above");
+        request.reaction = Some(reaction);
+    }
+
+    fn delay_of_start(&mut self) -> Span {
+        if self.manners.steady {
+            return Span::ZERO;
+        }
+        match self.rng.range(0, 19) {
+            0..=13 => Span::ZERO,
+            14..=18 => Span(self.rng.range(0, 5_000)),
+            _ => Span(self.rng.range(0, 2_000_000)),
+        }
+    }
+
+    fn reaction(&mut self, call: CallId, lane: &Arc<str>) -> Reaction {
+        let label = self.labels.get(&call.job).copied().unwrap_or(0);
+        for key in [(label, Some(lane.clone())), (label, None)] {
+            if let Some(reaction) =
+                self.scripts.get_mut(&key).and_then(std::collections::VecDeque::pop_front)
+            {
+                return reaction;
+            }
+        }
+        if let Some(temper) = self.tempers.get(lane) {
+            let lanes = self.book.lane_names();
+            let elsewhere = self.rng.pick(&lanes).clone();
+            return temper.reaction(&mut self.rng, &elsewhere);
+        }
+        let value = b"1".as_slice().into();
+        let mut reaction = Reaction::new(Verdict::Done { conclusive: true, value });
+        reaction.after = self.latency;
+        reaction
+    }
+
+    pub(crate) fn tell_start(&mut self, attempt: AttemptId) {
+        let Some(at) = self.wire.get(&attempt).and_then(|request| request.sent_at) else { return };
+        self.inbox.push(Input::Started(attempt, at));
+    }
+
+    pub(crate) fn answer_comes(&mut self, attempt: AttemptId) {
+        let Some(request) = self.wire.get_mut(&attempt) else { return };
+        if !request.told && !request.aborted {
+            request.told = true;
+            let told =
+                request.reaction.as_ref().expect("sent requests have an answer").told.clone();
+            let roll = self.rng.next();
+            self.inbox.push(Input::Told(attempt, told, roll));
+        }
+        let lingers = if self.manners.steady { 0 } else { self.rng.range(0, 3_000) };
+        self.after(Span(lingers), Next::End(attempt));
+    }
+
+    /// The worker gives up; the request may hang on.
+    pub(crate) fn time_out(&mut self, attempt: AttemptId) {
+        let now = self.now();
+        let Some(request) = self.wire.get_mut(&attempt) else { return };
+        if request.told || request.aborted {
+            return;
+        }
+        request.told = true;
+        let hangs = request.reaction.as_ref().map_or(Span::ZERO, |reaction| reaction.hangs);
+        let ends_at = (request.sent_at.unwrap_or(now) + hangs).max(now);
+        request.disowned = Mutant::SlotFreedEarly.on();
+        let disowned = request.disowned;
+        let verdict = Verdict::Failed { failure: Failure::transient("timeout"), retry_after: None };
+        let roll = self.rng.next();
+        self.inbox.push(Input::Told(attempt, Told { verdict, announced: None }, roll));
+        if disowned {
+            self.inbox.push(Input::Ended(attempt));
+        }
+        self.counts.timeouts += 1;
+        self.at(ends_at, Next::End(attempt));
+    }
+
+    /// Nobody wants it any more: the worker closes the connection as soon as it can.
+    pub(crate) fn abort(&mut self, attempt: AttemptId) {
+        let Some(request) = self.wire.get_mut(&attempt) else { return };
+        request.aborted = true;
+        if request.sent_at.is_some() {
+            let lingers = if self.manners.steady { 0 } else { self.rng.range(0, 100_000) };
+            self.after(Span(lingers), Next::End(attempt));
+        }
+    }
+
+    /// The request is really gone from the wire.
+    pub(crate) fn end(&mut self, attempt: AttemptId) {
+        let Some(request) = self.wire.remove(&attempt) else { return };
+        self.book.left_the_wire(attempt, self.clock.truth);
+        if !request.disowned {
+            let delay = if self.manners.steady { 0 } else { self.rng.range(0, 1_500) };
+            self.after(Span(delay), Next::TellEnd(attempt));
+        }
+    }
+}

@@ -1,0 +1,518 @@
+//! The world: one virtual clock, one engine over one store, and everything that happens to them.
+//!
+//! It drives the real turn. Between a turn and its effects lies the commit: until that is over
+//! nothing is started, answered or told, and a crash in between loses the effects but not the
+//! writes.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::sync::Arc;
+
+use paceline::turn::{Done, Input, LaneAct, Machine, Reading, Reply};
+use paceline_core::{Admission, AttemptId, Event, JobId, Mutant, Setup, Span, Submission, Time};
+use paceline_store::Memory;
+
+use crate::check::{Book, Heard};
+use crate::clock::Clock;
+use crate::counts::Counts;
+use crate::disk::{Disk, Fault, Faulty, TapHandle};
+use crate::rng::Rng;
+use crate::service::{Reaction, Temper};
+use crate::trace::{Keep, Trace, words};
+use crate::wire::Request;
+
+/// Finished jobs are kept for longer than any world lasts, so that they can be looked at.
+const KEEP_FINISHED: Span = Span::days(3_000);
+/// Turns at one instant that cannot be anything but a loop without end.
+const MOST_TURNS_AT_ONCE: u32 = 2_000;
+
+/// What people and fate do to a world.
+#[derive(Debug)]
+pub(crate) enum Act {
+    Submit(Vec<Submission>),
+    Cancel(JobId),
+    /// Some unfinished job, by chance.
+    CancelSome,
+    Lane(Arc<str>, LaneAct),
+    /// The process dies and comes back so much later.
+    Crash(Span),
+    /// The same, with the whole machine.
+    Reboot(Span),
+    /// It comes back with another configuration.
+    Restart(Box<Setup>),
+    StepWall(i64),
+    Temper(Arc<str>, Temper),
+    /// Commits take up to this.
+    CommitTime(Span),
+    /// The next commit fails.
+    FailCommit(Fault),
+    /// Faults end: services answer, what hangs lets go.
+    Heal,
+}
+
+/// What is to come.
+#[derive(Debug)]
+pub(crate) enum Next {
+    Send(AttemptId),
+    TellStart(AttemptId),
+    Answer(AttemptId),
+    Timeout(AttemptId),
+    End(AttemptId),
+    TellEnd(AttemptId),
+    Effects,
+    Open,
+    Act(Box<Act>),
+}
+
+#[derive(Debug)]
+struct Slot {
+    at: Time,
+    seq: u64,
+    /// The process that it belongs to; `None` for what outlives processes.
+    life: Option<u64>,
+    next: Next,
+}
+
+impl PartialEq for Slot {
+    fn eq(&self, other: &Slot) -> bool {
+        (self.at, self.seq) == (other.at, other.seq)
+    }
+}
+impl Eq for Slot {}
+impl PartialOrd for Slot {
+    fn partial_cmp(&self, other: &Slot) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Slot {
+    fn cmp(&self, other: &Slot) -> std::cmp::Ordering {
+        (self.at, self.seq).cmp(&(other.at, other.seq))
+    }
+}
+
+/// Whom to answer: submissions by their labels.
+#[derive(Clone, Debug)]
+pub(crate) enum Ticket {
+    Submit(Vec<u64>),
+    Other,
+}
+
+/// How steady the workers and the disk are.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Manners {
+    /// Everything at once: for stories.
+    pub(crate) steady: bool,
+    pub(crate) commit_time: Span,
+    /// Stalls between start and send, in percent.
+    pub(crate) stalls: u64,
+}
+
+/// A world with one engine in it.
+#[derive(Debug)]
+pub struct World {
+    pub(crate) clock: Clock,
+    pub(crate) setup: Setup,
+    pub(crate) rng: Rng,
+    pub(crate) manners: Manners,
+    pub(crate) trace: Trace,
+    pub(crate) book: Book,
+    pub(crate) counts: Counts,
+    pub(crate) tempers: BTreeMap<Arc<str>, Temper>,
+    pub(crate) scripts: BTreeMap<(u64, Option<Arc<str>>), VecDeque<Reaction>>,
+    pub(crate) latency: Span,
+    pub(crate) labels: BTreeMap<JobId, u64>,
+    pub(crate) by_label: BTreeMap<u64, JobId>,
+    pub(crate) next_label: u64,
+    pub(crate) wire: BTreeMap<AttemptId, Request>,
+    pub(crate) inbox: Vec<Input<Ticket>>,
+
+    disk: Disk,
+    tap: TapHandle,
+    machine: Option<Machine<Faulty>>,
+    heap: BinaryHeap<Reverse<Slot>>,
+    seq: u64,
+    life: u64,
+    /// A turn whose commit is still on its way.
+    committing: Option<Done<Ticket>>,
+    wake_at: Option<Time>,
+    turns_at_once: u32,
+    last_turn: Time,
+}
+
+impl World {
+    pub(crate) fn with(setup: Setup, disk: Option<Disk>, seed: u64) -> World {
+        World {
+            clock: Clock::new(),
+            book: Book::new(&setup),
+            setup,
+            rng: Rng::new(seed),
+            manners: Manners::default(),
+            trace: Trace::default(),
+            counts: Counts::default(),
+            tempers: BTreeMap::new(),
+            scripts: BTreeMap::new(),
+            latency: Span::secs(1),
+            labels: BTreeMap::new(),
+            by_label: BTreeMap::new(),
+            next_label: 1,
+            wire: BTreeMap::new(),
+            inbox: Vec::new(),
+            disk: disk.unwrap_or_else(|| Disk::Memory(Memory::default())),
+            tap: TapHandle::default(),
+            machine: None,
+            heap: BinaryHeap::new(),
+            seq: 0,
+            life: 0,
+            committing: None,
+            wake_at: None,
+            turns_at_once: 0,
+            last_turn: Time::ZERO,
+        }
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.clock.truth
+    }
+
+    pub(crate) fn at(&mut self, at: Time, next: Next) {
+        self.seq += 1;
+        let lasting = matches!(next, Next::Act(_) | Next::Open);
+        let life = (!lasting).then_some(self.life);
+        self.heap.push(Reverse(Slot { at: at.max(self.now()), seq: self.seq, life, next }));
+    }
+
+    pub(crate) fn after(&mut self, span: Span, next: Next) {
+        self.at(self.now() + span, next);
+    }
+
+    pub(crate) fn act_at(&mut self, at: Time, act: Act) {
+        self.at(at, Next::Act(Box::new(act)));
+    }
+
+    /// Starts the engine on whatever the disk holds.
+    pub(crate) fn open(&mut self) {
+        let store = self.tap.open(&self.disk);
+        let clock = &self.clock;
+        let mut engine_time = self.now();
+        let opened = Machine::open(self.setup.clone(), store, KEEP_FINISHED, |last| {
+            engine_time = clock.engine_time(last);
+            Reading {
+                now: paceline_core::Now { time: engine_time, ..clock.reading().now },
+                ..clock.reading()
+            }
+        });
+        let (machine, reading) = opened.expect("the simulated disk can be read");
+        if engine_time != self.now() {
+            let words = format!(
+                "engine time goes on at {} us off the truth",
+                engine_time.0.abs_diff(self.now().0)
+            );
+            self.book.violation("W5", self.clock.truth, words);
+        }
+        self.machine = Some(machine);
+        self.wake_at = Some(self.now());
+        self.book.opened(&self.setup, reading.now);
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.machine.is_some()
+    }
+
+    /// Everything up to `end`.
+    pub(crate) fn run_until(&mut self, end: Time) {
+        loop {
+            let next = self.heap.peek().map(|Reverse(slot)| slot.at);
+            if next.is_some_and(|at| at <= self.now()) {
+                let Reverse(slot) = self.heap.pop().expect("peeked");
+                if slot.life.is_none_or(|life| life == self.life) {
+                    self.handle(slot.next);
+                }
+                continue;
+            }
+            let idle = self.machine.is_some() && self.committing.is_none();
+            if idle && (!self.inbox.is_empty() || self.wake_at.is_some_and(|at| at <= self.now())) {
+                self.turn();
+                continue;
+            }
+            let wake = self.wake_at.filter(|_| idle);
+            let Some(to) = [next, wake].into_iter().flatten().min().filter(|at| *at <= end) else {
+                break;
+            };
+            self.clock.truth = to;
+            self.turns_at_once = 0;
+        }
+        self.clock.truth = self.now().max(end);
+    }
+
+    fn handle(&mut self, next: Next) {
+        match next {
+            Next::Send(attempt) => self.send(attempt),
+            Next::TellStart(attempt) => self.tell_start(attempt),
+            Next::Answer(attempt) => self.answer_comes(attempt),
+            Next::Timeout(attempt) => self.time_out(attempt),
+            Next::End(attempt) => self.end(attempt),
+            Next::TellEnd(attempt) => self.inbox.push(Input::Ended(attempt)),
+            Next::Effects => self.effects(),
+            Next::Open => self.open(),
+            Next::Act(act) => self.act(*act),
+        }
+    }
+
+    fn act(&mut self, act: Act) {
+        let to_the_engine =
+            matches!(act, Act::Submit(_) | Act::Cancel(_) | Act::CancelSome | Act::Lane(..));
+        if !self.is_up() && (to_the_engine || matches!(act, Act::Restart(_) | Act::Heal)) {
+            // Whoever finds nobody in comes again.
+            return self.after_act(Span::millis(100), act);
+        }
+        self.counts.act(&act);
+        match act {
+            Act::Submit(jobs) => self.submit_all(jobs),
+            Act::Cancel(job) => self.inbox.push(Input::Cancel(job, Ticket::Other)),
+            Act::CancelSome => {
+                let roll = self.rng.next();
+                if let Some(job) = self.book.some_unfinished(roll) {
+                    self.inbox.push(Input::Cancel(job, Ticket::Other));
+                }
+            }
+            Act::Lane(lane, act) => self.inbox.push(Input::Lane(lane, act, Ticket::Other)),
+            Act::Crash(down) => self.crash(down),
+            Act::Reboot(down) => {
+                if !self.clock.stepped {
+                    self.crash(down);
+                    self.clock.reboot();
+                }
+            }
+            Act::Restart(setup) => {
+                self.crash(Span::millis(200));
+                self.setup = *setup;
+            }
+            Act::StepWall(by) => {
+                self.trace.note(self.clock.truth, format_args!("wall clock steps by {by} us"));
+                self.clock.step_wall(by);
+            }
+            Act::Temper(lane, temper) => {
+                self.tempers.insert(lane, temper);
+            }
+            Act::CommitTime(span) => self.manners.commit_time = span,
+            Act::FailCommit(fault) => self.tap.with(|tap| tap.fault = Some(fault)),
+            Act::Heal => self.heal(),
+        }
+    }
+
+    fn after_act(&mut self, span: Span, act: Act) {
+        self.act_at(self.now() + span, act);
+    }
+
+    fn submit_all(&mut self, jobs: Vec<Submission>) {
+        let labels = (self.next_label..).take(jobs.len()).collect();
+        self.next_label += jobs.len() as u64;
+        self.inbox.push(Input::Submit(jobs, Ticket::Submit(labels)));
+    }
+
+    /// The process is gone: what it had on the wire was seen, what it knew is lost.
+    pub(crate) fn crash(&mut self, down: Span) {
+        self.trace.note(self.clock.truth, format_args!("crash"));
+        self.counts.crashes += u64::from(self.machine.is_some());
+        let was_up = self.machine.take().is_some();
+        self.life += 1;
+        self.committing = None;
+        self.inbox.clear();
+        for (&attempt, request) in &self.wire {
+            if request.sent_at.is_some() {
+                self.book.left_the_wire(attempt, self.clock.truth);
+            }
+        }
+        self.wire.clear();
+        self.wake_at = None;
+        if was_up {
+            self.after(down, Next::Open);
+        }
+    }
+
+    fn heal(&mut self) {
+        self.manners.commit_time = Span::ZERO;
+        self.manners.stalls = 0;
+        self.tap.with(|tap| tap.fault = None);
+        for temper in self.tempers.values_mut() {
+            *temper = Temper::healthy();
+        }
+        let hanging: Vec<AttemptId> =
+            self.wire.iter().filter(|(_, r)| r.sent_at.is_some()).map(|(id, _)| *id).collect();
+        for attempt in hanging {
+            self.after(Span::secs(1), Next::Answer(attempt));
+        }
+        for lane in self.book.lane_names() {
+            for act in [LaneAct::Resume, LaneAct::Reset] {
+                self.inbox.push(Input::Lane(lane.clone(), act, Ticket::Other));
+            }
+        }
+    }
+
+    fn turn(&mut self) {
+        let reading = self.clock.reading();
+        let inputs = std::mem::take(&mut self.inbox);
+        self.watch_for_loops();
+        let heard: Vec<Heard> = inputs.iter().filter_map(Heard::of).collect();
+        let machine = self.machine.as_mut().expect("only a running engine takes turns");
+        let done = machine.turn(inputs, reading);
+        let (writes, failed) =
+            self.tap.with(|tap| (std::mem::take(&mut tap.committed), tap.failed.take()));
+        self.counts.turns += 1;
+        if !writes.is_empty() {
+            self.clock.stepped = false;
+        }
+        if failed != Some(Fault::Lost) {
+            let wake_at = done.as_ref().ok().and_then(|done| done.wake_at);
+            self.book.turn(reading.now, &heard, &writes, wake_at);
+        }
+        let Ok(done) = done else {
+            self.start_too_early();
+            let down = Span(self.rng.range(1_000, 2_000_000));
+            return self.crash(down);
+        };
+        self.wake_at = done.wake_at;
+        let most = self.manners.commit_time.0;
+        self.committing = Some(done);
+        if most == 0 || writes.is_empty() {
+            self.effects();
+        } else {
+            let takes = Span(self.rng.range(0, most));
+            self.book.busy_until(self.clock.truth + takes);
+            self.after(takes, Next::Effects);
+        }
+    }
+
+    /// Workers that did not wait for the commit are on the wire when it fails: only a broken rule
+    /// has any.
+    fn start_too_early(&mut self) {
+        let lost = self.tap.with(|tap| std::mem::take(&mut tap.lost));
+        if Mutant::ReservationNotAwaited.on() {
+            for reservation in lost {
+                self.book.arrives(reservation.attempt, self.clock.truth);
+            }
+        }
+    }
+
+    fn watch_for_loops(&mut self) {
+        self.last_turn = self.now();
+        self.turns_at_once += 1;
+        if self.turns_at_once == MOST_TURNS_AT_ONCE {
+            self.book.violation(
+                "W5",
+                self.clock.truth,
+                "the engine takes turns without end".into(),
+            );
+        }
+        if self.turns_at_once > MOST_TURNS_AT_ONCE {
+            self.clock.truth = self.clock.truth + Span(1);
+        }
+    }
+
+    /// The commit is over: now, and not before, things may happen.
+    fn effects(&mut self) {
+        let done = self.committing.take().expect("effects follow a commit");
+        for event in &done.events {
+            self.tell(event);
+        }
+        for (to, reply) in done.replies {
+            self.reply(&to, reply);
+        }
+        for attempt in done.aborts {
+            self.abort(attempt);
+        }
+        for (start, _payload) in done.starts {
+            self.dispatch(start);
+        }
+    }
+
+    fn reply(&mut self, to: &Ticket, reply: Reply) {
+        let (Ticket::Submit(labels), Reply::Submitted(admissions)) = (to, reply) else { return };
+        for (&label, admission) in labels.iter().zip(admissions) {
+            let at = self.clock.truth;
+            match admission {
+                Ok(admission) => {
+                    self.book.answered(admission, at);
+                    self.counts.admission(admission);
+                    if let Admission::Accepted(job) = admission {
+                        self.labels.insert(job, label);
+                    }
+                    if let Some(job) = admission.job() {
+                        self.by_label.insert(label, job);
+                    }
+                    self.note_admission(label, admission);
+                }
+                Err(error) => {
+                    self.counts.rejected += 1;
+                    self.trace.note(at, format_args!("submit {label}: {error}"));
+                }
+            }
+        }
+    }
+
+    fn note_admission(&mut self, label: u64, admission: Admission) {
+        let at = self.clock.truth;
+        match admission {
+            Admission::Accepted(job) if job.0 == label => {}
+            Admission::Accepted(job) => {
+                self.trace.note(at, format_args!("submit {label}: accepted as #{job}"));
+            }
+            Admission::Joined(job) => {
+                self.trace.note(at, format_args!("submit {label}: joins #{job}"));
+            }
+            Admission::Replaced(job) => {
+                self.trace.note(at, format_args!("submit {label}: replaces #{job}"));
+            }
+            Admission::Duplicate(job) => {
+                self.trace.note(at, format_args!("submit {label}: refused, same as #{job}"));
+            }
+            Admission::Refused { retry_at } => {
+                let retry_at = crate::clock::seconds(retry_at);
+                self.trace.note(at, format_args!("submit {label}: no room, again at {retry_at}"));
+            }
+        }
+    }
+
+    fn tell(&mut self, event: &Event) {
+        self.counts.event(event);
+        if self.trace.keep == Keep::Nothing {
+            return;
+        }
+        let at = self.clock.truth;
+        match event {
+            Event::Settled(call, report) => {
+                let (name, words) = (report.outcome.name(), words(&report.outcome));
+                let cached = if report.cached { " from the cache" } else { "" };
+                let gap = if words.is_empty() { "" } else { " " };
+                let (job, lane) = (call.job, &report.lane);
+                self.trace.note(at, format_args!("{name} #{job} {lane}{gap}{words}{cached}"));
+            }
+            Event::Finished(report) => {
+                let words = format!("{:?}, {:?}", report.state, report.answer).to_lowercase();
+                self.trace.note(at, format_args!("report #{} {words}", report.job));
+            }
+            Event::Closed(lane, until) => {
+                let until = crate::clock::seconds(*until);
+                self.trace.note(at, format_args!("closed {lane} until {until}"));
+            }
+            Event::Accepted(_) | Event::Started(..) => {}
+        }
+    }
+
+    /// Whether the engine runs and has nothing left to do.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.machine.as_ref().is_some_and(|machine| machine.core().is_idle())
+            && self.inbox.is_empty()
+            && self.committing.is_none()
+            && self.wire.is_empty()
+    }
+
+    pub(crate) fn machine(&self) -> Option<&Machine<Faulty>> {
+        self.machine.as_ref()
+    }
+
+    /// Hands out the store, at the end of the world.
+    pub(crate) fn close(&mut self) -> Option<Faulty> {
+        self.machine.take().map(Machine::into_store)
+    }
+}

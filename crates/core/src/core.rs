@@ -181,6 +181,8 @@ pub struct Core {
     pub(crate) lane_names: HashMap<Arc<str>, u32, FixedState>,
     /// Templates by the part of the name before the `*`.
     pub(crate) templates: Vec<(Box<str>, Arc<Limits>)>,
+    /// The limits configured last.
+    pub(crate) last_limits: Option<Arc<Limits>>,
     pub(crate) groups: Arena<Group>,
     /// Lanes that the store knows and this configuration does not.
     pub(crate) strangers: BTreeMap<Arc<str>, LaneId>,
@@ -241,6 +243,7 @@ impl Core {
             lanes: Arena::default(),
             lane_names: HashMap::with_hasher(state()),
             templates: Vec::new(),
+            last_limits: None,
             groups: Arena::default(),
             strangers: BTreeMap::new(),
             stand_ins: BTreeMap::new(),

@@ -42,7 +42,10 @@ impl Core {
     /// Sets the limits of a lane, or of a template if the name ends in `*`; lanes that a template
     /// made follow it. Returns the lanes that it concerns.
     pub(crate) fn configure(&mut self, name: Arc<str>, limits: Limits, now: Time) -> Vec<u32> {
-        let limits = Arc::new(limits);
+        // Lanes with the same limits share them: ten thousand lanes are smaller that way.
+        let shared = self.last_limits.as_ref().filter(|last| ***last == limits).cloned();
+        let limits = shared.unwrap_or_else(|| Arc::new(limits));
+        self.last_limits = Some(limits.clone());
         let Some(prefix) = name.strip_suffix('*') else {
             return vec![match self.lane_names.get(&name) {
                 Some(&lane) => {

@@ -54,7 +54,13 @@ impl Ledger {
     }
 
     fn insert(&mut self, attempt: AttemptId, at: Time, cost: u32, open: bool) {
-        let place = self.entries.partition_point(|entry| entry.at <= at);
+        // Nearly always the newest: then nothing else is looked at.
+        let newest = self.entries.back().is_none_or(|last| last.at <= at);
+        let place = if newest {
+            self.entries.len()
+        } else {
+            self.entries.partition_point(|entry| entry.at <= at)
+        };
         let sum = self.sum_below(place) + u64::from(cost);
         self.entries.insert(place, Entry { at, sum, attempt, open });
         for entry in self.entries.range_mut(place + 1..) {
@@ -64,6 +70,9 @@ impl Ledger {
 
     /// The place of an attempt that was reserved to start at `at` at the latest.
     fn find(&self, attempt: AttemptId, at: Time) -> Option<usize> {
+        if self.entries.back().is_some_and(|last| last.attempt == attempt) {
+            return Some(self.entries.len() - 1);
+        }
         let end = self.entries.partition_point(|entry| entry.at <= at);
         let same = (0..end).rev().take_while(|&place| self.entries[place].at == at);
         same.into_iter().find(|&place| self.entries[place].attempt == attempt)
@@ -110,10 +119,21 @@ impl Ledger {
             return Time::ZERO;
         }
         // The last entry that has to leave before there is room.
-        let leaves = self.entries.partition_point(|entry| entry.sum < total - room);
-        let entry = &self.entries[leaves];
+        let entry = &self.entries[self.first_with(total - room)];
         let per = if Mutant::WindowTooShort.on() { Span(per.0 - per.0 / 10) } else { per };
         if entry.at < since { Time::ZERO } else { entry.at + per }
+    }
+
+    /// The first entry whose sum reaches `sum`. Where every attempt costs 1, the sums count the
+    /// entries, and the place is known without a search.
+    fn first_with(&self, sum: u64) -> usize {
+        let guess = (sum - self.floor - 1) as usize;
+        let below =
+            guess.checked_sub(1).map_or(Some(self.floor), |at| Some(self.entries.get(at)?.sum));
+        match (below, self.entries.get(guess)) {
+            (Some(below), Some(entry)) if below < sum && entry.sum >= sum => guess,
+            _ => self.entries.partition_point(|entry| entry.sum < sum),
+        }
     }
 
     /// Drops what is older than `longest` at `now`, up to the attempt `keep`; says below which

@@ -2,6 +2,7 @@
 //! While a commit is on its way to disk the next batch gathers, so commits group by themselves.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
 
@@ -66,6 +67,7 @@ pub(crate) struct Driver<S> {
     idle: Vec<oneshot::Sender<()>>,
     events: broadcast::Sender<Event>,
     rolls: Rolls,
+    commits: Arc<AtomicU64>,
     /// When what still runs is given up, once a stop was asked for.
     stop_at: Option<Time>,
 }
@@ -77,6 +79,7 @@ impl<S: Store> Driver<S> {
         runner: Runner,
         messages: Receiver<Message>,
         events: broadcast::Sender<Event>,
+        commits: Arc<AtomicU64>,
     ) -> Driver<S> {
         Driver {
             machine,
@@ -87,6 +90,7 @@ impl<S: Store> Driver<S> {
             idle: Vec::new(),
             events,
             rolls: Rolls::new(),
+            commits,
             stop_at: None,
         }
     }
@@ -107,6 +111,7 @@ impl<S: Store> Driver<S> {
             let reading = self.clock.reading();
             let inputs = self.inputs(&mut inbox, reading.now.time);
             let done = self.machine.turn(inputs, reading)?;
+            self.commits.store(self.machine.commits(), Ordering::Relaxed);
             wake_at = done.wake_at;
             self.act(done);
             if let Some(stop_at) = self.stop_at {

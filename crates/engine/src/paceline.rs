@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -41,6 +42,7 @@ struct Shared {
     workers: Applies,
     submitting: Semaphore,
     ended: Arc<OnceLock<Ended>>,
+    commits: Arc<AtomicU64>,
     over: tokio::sync::watch::Receiver<()>,
 }
 
@@ -312,6 +314,11 @@ impl Paceline {
         self.shared.events.subscribe()
     }
 
+    /// Durable commits since the start: how well submissions share them shows in this.
+    pub fn commits(&self) -> u64 {
+        self.shared.commits.load(Ordering::Relaxed)
+    }
+
     /// Resolves when nothing is waiting, running, due or to be retried (B3).
     pub async fn idle(&self) -> Result<(), Ended> {
         let (waiter, idle) = oneshot::channel();
@@ -478,9 +485,10 @@ fn start(
     })?;
     let clock = clock.expect("opening reads the clock");
     let (messages, inbox) = channel();
+    let commits = Arc::new(AtomicU64::new(0));
     let (events, _) = broadcast::channel(MOST_EVENTS_BEHIND);
     let runner = Runner::new(workers.clone(), runtime, clock.clone(), messages.clone());
-    let driver = Driver::new(machine, clock, runner, inbox, events.clone());
+    let driver = Driver::new(machine, clock, runner, inbox, events.clone(), commits.clone());
     let ended = Arc::new(OnceLock::new());
     let (alive, over) = tokio::sync::watch::channel(());
     let reason = ended.clone();
@@ -492,6 +500,7 @@ fn start(
         })
         .map_err(StartError::Thread)?;
     let submitting = Semaphore::new(MOST_SUBMITTING);
-    let shared = Shared { messages, events, workers: Applies(workers), submitting, ended, over };
+    let shared =
+        Shared { messages, events, workers: Applies(workers), submitting, ended, commits, over };
     Ok(Paceline { shared: Arc::new(shared) })
 }

@@ -154,6 +154,7 @@ pub struct Machine<S> {
     left_over: Option<Plan>,
     keep_finished: Span,
     prune_at: Time,
+    commits: u64,
 }
 
 /// The engine time at which a store goes on: what the boot clock says has passed since its last
@@ -188,6 +189,7 @@ impl<S: Store> Machine<S> {
             left_over: Some(plan),
             keep_finished,
             prune_at: reading.now.time,
+            commits: 0,
         };
         Ok((machine, reading))
     }
@@ -234,6 +236,11 @@ impl<S: Store> Machine<S> {
     /// The rules, for those who only look.
     pub fn core(&self) -> &Core {
         &self.core
+    }
+
+    /// Commits so far.
+    pub fn commits(&self) -> u64 {
+        self.commits
     }
 
     /// The store, when everything is over.
@@ -349,6 +356,7 @@ impl<S: Store> Machine<S> {
             since_boot: reading.since_boot,
             next: self.core.counters(),
         };
+        self.commits += 1;
         self.store.commit(&stamp, &plan.writes)
     }
 

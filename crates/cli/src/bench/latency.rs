@@ -1,5 +1,126 @@
-use super::Figure;
+//! An idle engine: how soon a submitted job's worker starts, beside one bare commit of SQLite in the
+//! same run; and how late timers are.
 
-pub(crate) fn measure(_scale: usize) -> anyhow::Result<Vec<Figure>> {
-    Ok(Vec::new())
+use std::time::{Duration, Instant, SystemTime};
+
+use paceline::{Call, Job, Lane, Outcome, Paceline};
+
+use super::{Figure, Target};
+
+const ROUNDS: usize = 2_000;
+const TIMERS: usize = 1_000;
+
+pub(crate) fn measure(scale: usize) -> anyhow::Result<Vec<Figure>> {
+    let directory = tempfile::tempdir()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let path = directory.path();
+    let (mut starts, mut commits) = runtime.block_on(starts(ROUNDS / scale, path))?;
+    let mut late = runtime.block_on(timers(TIMERS / scale, &path.join("timers.db")))?;
+    let ratio = micros(median(&mut starts)) / micros(median(&mut commits));
+    let worst = late.len() * 99 / 100;
+    late.sort_unstable();
+    Ok(vec![
+        Figure::new("latency", "start_over_commit", ratio, "", Target::AtMost(2.0)),
+        Figure::new("latency", "start_p50_us", micros(median(&mut starts)), "us", Target::None),
+        Figure::new("latency", "commit_p50_us", micros(median(&mut commits)), "us", Target::None),
+        Figure::new("latency", "timer_p50_us", micros(median(&mut late)), "us", Target::None),
+        Figure::new("latency", "timer_p99_us", micros(late[worst]), "us", Target::AtMost(2_000.0)),
+    ])
+}
+
+fn micros(span: Duration) -> f64 {
+    span.as_secs_f64() * 1e6
+}
+
+fn median(spans: &mut [Duration]) -> Duration {
+    spans.sort_unstable();
+    spans[spans.len() / 2]
+}
+
+fn now() -> Instant {
+    #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+    Instant::now()
+}
+
+/// One job at a time, each followed by one bare commit, so that both see the same machine.
+async fn starts(
+    rounds: usize,
+    directory: &std::path::Path,
+) -> anyhow::Result<(Vec<Duration>, Vec<Duration>)> {
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let pace = Paceline::open(directory.join("starts.db"))
+        .lane(Lane::new("lane").in_flight(4))
+        .worker("stamp", move |_: Call| {
+            let _ = tell.send(now());
+            async { Outcome::done(true) }
+        })
+        .start()?;
+    let mut bare = Bare::open(&directory.join("bare.db"))?;
+    let (mut starts, mut commits) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let submitted = now();
+        let job = pace.submit(Job::new("stamp", "x").on(["lane"])).await?;
+        let started = told.recv().await.expect("the worker tells");
+        starts.push(started.saturating_duration_since(submitted));
+        job.report().await?;
+        commits.push(bare.commit()?);
+    }
+    pace.stop(Duration::from_secs(5)).await?;
+    Ok((starts, commits))
+}
+
+/// One row, one commit, full sync: nothing else.
+struct Bare(rusqlite::Connection);
+
+impl Bare {
+    fn open(path: &std::path::Path) -> anyhow::Result<Bare> {
+        let connection = rusqlite::Connection::open(path)?;
+        connection.execute_batch(
+            "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=500;
+             CREATE TABLE rows (id INTEGER PRIMARY KEY, body BLOB);",
+        )?;
+        Ok(Bare(connection))
+    }
+
+    fn commit(&mut self) -> anyhow::Result<Duration> {
+        let start = now();
+        let mut insert = self.0.prepare_cached("INSERT INTO rows (body) VALUES (?1)")?;
+        insert.execute([[7u8; 200].as_slice()])?;
+        Ok(start.elapsed())
+    }
+}
+
+/// Jobs due at distinct moments of the near future: how late their workers start.
+async fn timers(count: usize, path: &std::path::Path) -> anyhow::Result<Vec<Duration>> {
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let pace = Paceline::open(path)
+        .lane(Lane::new("lane").in_flight(100))
+        .worker("stamp", move |call: Call| {
+            #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+            let started = SystemTime::now();
+            let due = call.payload::<u64>().map(|due| {
+                let due = SystemTime::UNIX_EPOCH + Duration::from_micros(due);
+                started.duration_since(due).unwrap_or_default()
+            });
+            let _ = due.map(|late| tell.send(late));
+            async { Outcome::done(true) }
+        })
+        .start()?;
+    #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+    let first = SystemTime::now() + Duration::from_millis(500);
+    let jobs = (0..count).map(|n| {
+        // 5 ms apart and a little uneven: each has a turn of its own.
+        let due = first + Duration::from_micros(5_000 * n as u64 + 37 * (n as u64 % 50));
+        let micros = due.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_micros();
+        Job::new("stamp", &(micros as u64)).on(["lane"]).due(due)
+    });
+    for job in pace.submit_all(jobs).await {
+        job?;
+    }
+    let mut late = Vec::with_capacity(count);
+    while late.len() < count {
+        late.push(told.recv().await.expect("the worker tells"));
+    }
+    pace.stop(Duration::from_secs(5)).await?;
+    Ok(late)
 }

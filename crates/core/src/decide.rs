@@ -143,9 +143,7 @@ impl Core {
         for priority in Priority::ALL {
             let demand = Demand { priority, rank: priority, cost: 1 };
             let wait = self.lanes[lane].opening_at(glance, demand).at.since(now.time);
-            while let Some((max_wait, call)) =
-                self.lanes[lane].waits[priority.index()].impatient(wait)
-            {
+            while let Some((max_wait, call)) = self.lanes[lane].budgets.impatient(priority, wait) {
                 let skip = Skip::MaxWait { wait, max_wait, priority };
                 self.settle(call, Outcome::Skipped(skip), now, plan);
             }
@@ -168,8 +166,11 @@ impl Core {
     fn heads(&self, lane: &Lane, now: Now) -> ([Head; 4], usize) {
         let (mut heads, mut count) = ([NO_HEAD; 4], 0);
         for priority in Priority::ALL {
-            let queue = &lane.queues[priority.index()];
-            let head = if Mutant::YoungestFirst.on() { queue.tail() } else { queue.head() };
+            let head = if Mutant::YoungestFirst.on() {
+                lane.queues.of(priority).tail()
+            } else {
+                lane.queues.head(priority)
+            };
             let Some(waiting) = head else { continue };
             let (rank, rises_at) = self.rank(priority, waiting.place.joined_at, now.time);
             let head = Head { rank, priority, waiting, rises_at };
@@ -352,7 +353,7 @@ impl Core {
 
     /// Calls that their lane's new limits can never admit must not block the lane.
     pub(crate) fn fail_impossible(&mut self, lane: u32, now: Now, plan: &mut Plan) {
-        let queued = self.lanes[lane].queues.iter().flat_map(crate::queue::Queue::iter);
+        let queued = self.lanes[lane].queues.iter();
         for call in queued.map(|waiting| waiting.call).collect::<Vec<u32>>() {
             if self.calls.get(call).is_some_and(|call| call.state == State::Queued) {
                 self.fail_if_impossible(call, now, plan);

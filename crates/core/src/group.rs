@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::lane::{Cause, Key, Opening, Pending, Standing};
+use crate::lane::{Cause, Key, Opening, Standing};
 use crate::ledger::Ledger;
 use crate::limits::GroupLimits;
+use crate::pending::Pending;
 use crate::time::{Span, Time};
 use crate::waits::Waits;
 
@@ -36,7 +37,7 @@ impl Group {
             interactive: BTreeSet::new(),
             waits: Waits::default(),
             in_flight: 0,
-            pending: BTreeSet::new(),
+            pending: Pending::default(),
             last_start: Time::ZERO,
             ledger: Ledger::default(),
             standing: Standing::default(),
@@ -49,8 +50,7 @@ impl Group {
         let mut at = Time::ZERO;
         let gap = self.limits.gap();
         if gap > Span::ZERO {
-            let pending = self.pending.last().map_or(Time::ZERO, |(at, _, _)| *at);
-            let last = self.last_start.max(pending);
+            let last = self.last_start.max(self.pending.latest(None));
             at = if last > Time::ZERO { last + gap } else { at };
         }
         for (window, &since) in self.limits.windows.iter().zip(&self.since) {

@@ -1,19 +1,19 @@
 //! One outside service: its queues, its history, and when it next opens (L1 to L11).
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::health::Health;
 use crate::job::{AttemptId, LaneId};
 use crate::ledger::Ledger;
-use crate::limits::{GapFrom, Limits, Portion, Window};
+use crate::limits::{GapFrom, Limits, MOST_WINDOWS, Portion, Window};
 use crate::mutant::Mutant;
 use crate::outcome::Announced;
+use crate::pending::Pending;
 use crate::priority::Priority;
-use crate::queue::Queue;
+use crate::queue::Queues;
 use crate::record::LaneRecord;
 use crate::time::{Span, Time};
-use crate::waits::Waits;
+use crate::waits::Budgets;
 
 /// Why something is closed, in the words of `why`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,9 +93,6 @@ pub(crate) struct Standing {
     pub(crate) wake_at: Option<Time>,
 }
 
-/// Attempts whose real start is not known yet, by the moment they start at the latest.
-pub(crate) type Pending = BTreeSet<(Time, AttemptId, Priority)>;
-
 /// One lane and everything that waits on it.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "four independent facts about a lane")]
@@ -113,9 +110,9 @@ pub(crate) struct Lane {
     /// Whether the store knows its name.
     pub(crate) stored: bool,
 
-    pub(crate) queues: [Queue; 4],
+    pub(crate) queues: Queues,
     /// Waiting calls by their `max_wait` (W1).
-    pub(crate) waits: [Waits; 4],
+    pub(crate) budgets: Budgets,
     /// Unfinished rss calls, one per kind (D3).
     pub(crate) rss: Vec<(u32, u32)>,
 
@@ -129,7 +126,7 @@ pub(crate) struct Lane {
     /// How many entries the ledger may have before old ones are looked for.
     pub(crate) trim_at: usize,
     /// When each of its windows was introduced (L11).
-    pub(crate) since: Vec<Time>,
+    pub(crate) since: [Time; MOST_WINDOWS],
     /// Of its limits: the longest window, and the gap that spreading adds.
     longest: Span,
     spread: Span,
@@ -146,7 +143,7 @@ impl Lane {
         Lane {
             id,
             name,
-            since: vec![now; limits.windows.len()],
+            since: [now; MOST_WINDOWS],
             longest: longest(&limits),
             spread: limits.spread_gap(),
             trim_at: 0,
@@ -156,11 +153,11 @@ impl Lane {
             users: 0,
             idle_from: Time::ZERO,
             stored: false,
-            queues: Default::default(),
-            waits: Default::default(),
+            queues: Queues::default(),
+            budgets: Budgets::default(),
             rss: Vec::new(),
             in_flight: 0,
-            pending: BTreeSet::new(),
+            pending: Pending::default(),
             last_start: [Time::ZERO; 4],
             last_finish: [Time::ZERO; 4],
             finished: [AttemptId::default(); 4],
@@ -193,7 +190,7 @@ impl Lane {
     }
 
     pub(crate) fn waiting(&self) -> usize {
-        self.queues.iter().map(Queue::len).sum()
+        self.queues.len()
     }
 
     fn announced(&self) -> Announced {
@@ -221,9 +218,7 @@ impl Lane {
             return known;
         }
         // Until its start is known, an attempt counts at the latest moment it could start (L4).
-        let mut pending = self.pending.iter().rev();
-        let latest = pending.find(|(_, _, priority)| only.is_none_or(|only| *priority == only));
-        known.max(latest.map_or(Time::ZERO, |(at, _, _)| *at))
+        known.max(self.pending.latest(only))
     }
 
     /// When a call with this demand could go, whatever is ahead of it. A limit answers when.
@@ -350,7 +345,9 @@ impl Lane {
             let same = self.limits.windows.iter().position(|old| old.rate == window.rate);
             same.map_or(now, |place| self.since[place])
         };
-        self.since = limits.windows.iter().map(since).collect();
+        let mut moments = [now; MOST_WINDOWS];
+        moments.iter_mut().zip(&limits.windows).for_each(|(at, window)| *at = since(window));
+        self.since = moments;
         (self.longest, self.spread) = (longest(&limits), limits.spread_gap());
         self.limits = limits;
         if self.health.narrowed.is_some_and(|narrow| narrow >= self.limits.in_flight.get()) {
@@ -515,7 +512,7 @@ mod tests {
         let mut lane = lane(Limits { windows: vec![window("2/10s")], ..Limits::default() });
         let limits = Limits { windows: vec![window("5/h"), window("2/10s")], ..Limits::default() };
         lane.reconfigure(Arc::new(limits), NOW);
-        assert_eq!(lane.since, [NOW, Time::ZERO]);
+        assert_eq!(lane.since[..2], [NOW, Time::ZERO]);
     }
 
     #[test]

@@ -10,7 +10,6 @@ use crate::limits::{GroupLimits, Limits};
 use crate::plan::{Event, Plan};
 use crate::record::Write;
 use crate::time::{Now, Span, Time};
-use crate::waits::Waits;
 
 /// A lane that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -104,7 +103,7 @@ impl Core {
 
     /// A lane that changes groups takes the budgets of its waiting calls along.
     fn move_waits(&mut self, lane: u32, from: Option<u32>, to: Option<u32>) {
-        let waits: Vec<(Span, u32)> = self.lanes[lane].waits.iter().flat_map(Waits::iter).collect();
+        let waits: Vec<(Span, u32)> = self.lanes[lane].budgets.iter().collect();
         for (max_wait, call) in waits {
             if let Some(from) = from {
                 self.groups[from].waits.remove(max_wait, call);
@@ -116,8 +115,9 @@ impl Core {
         let in_flight = self.lanes[lane].in_flight;
         if let Some(from) = from {
             self.groups[from].in_flight -= in_flight;
-            for &(at, attempt, priority) in &self.lanes[lane].pending.clone() {
-                self.groups[from].pending.remove(&(at, attempt, priority));
+            for entry in self.lanes[lane].pending.clone().iter() {
+                let (at, attempt, _) = entry;
+                self.groups[from].pending.remove(&entry);
                 // Its real start is told to the new group: here it counts where it was charged.
                 self.groups[from].ledger.started(attempt, at, at);
             }
@@ -125,8 +125,9 @@ impl Core {
         }
         if let Some(to) = to {
             self.groups[to].in_flight += in_flight;
-            let pending = self.lanes[lane].pending.clone();
-            self.groups[to].pending.extend(pending);
+            for entry in self.lanes[lane].pending.clone().iter() {
+                self.groups[to].pending.insert(entry);
+            }
         }
     }
 
@@ -276,8 +277,9 @@ impl Core {
     }
 
     fn status_of(&self, lane: &Lane, now: Now) -> LaneStatus {
-        let heads = lane.queues.iter().filter_map(crate::queue::Queue::head);
-        let best = heads.min().map(|head| head.call);
+        let heads = crate::priority::Priority::ALL.into_iter();
+        let best =
+            heads.filter_map(|priority| lane.queues.head(priority)).min().map(|head| head.call);
         let priority =
             best.map_or_else(Default::default, |c| self.jobs[self.calls[c].job].priority);
         let demand = crate::lane::Demand { priority, rank: priority, cost: 1 };

@@ -30,6 +30,7 @@ mod keys;
 mod lane;
 mod ledger;
 mod mutant;
+mod pending;
 mod pool;
 mod queue;
 mod retry;

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use crate::priority::Priority;
 use crate::time::Time;
 
 /// A call's place: who joined the queue first, then who was submitted first.
@@ -250,6 +251,51 @@ impl Queue {
             Some(turns) => Box::new(turns.lines.values().flat_map(|(_, line)| line.iter())),
             None => Box::new(self.line.iter()),
         }
+    }
+}
+
+/// A lane's four queues. Their heads are at hand without looking into the queues.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Queues {
+    heads: [Option<Waiting>; 4],
+    queues: Box<[Queue; 4]>,
+}
+
+impl Queues {
+    pub(crate) fn head(&self, priority: Priority) -> Option<Waiting> {
+        self.heads[priority.index()]
+    }
+
+    pub(crate) fn of(&self, priority: Priority) -> &Queue {
+        &self.queues[priority.index()]
+    }
+
+    /// Lines a call up; says whether it is the head of its queue now.
+    pub(crate) fn push(&mut self, priority: Priority, tenant: u32, waiting: Waiting) -> bool {
+        let queue = &mut self.queues[priority.index()];
+        let first = queue.push(tenant, waiting);
+        self.heads[priority.index()] = queue.head();
+        first
+    }
+
+    pub(crate) fn remove(&mut self, priority: Priority, tenant: u32, place: Place) {
+        let queue = &mut self.queues[priority.index()];
+        queue.remove(tenant, place);
+        self.heads[priority.index()] = queue.head();
+    }
+
+    pub(crate) fn serve(&mut self, priority: Priority, tenant: u32, place: Place) {
+        let queue = &mut self.queues[priority.index()];
+        queue.serve(tenant, place);
+        self.heads[priority.index()] = queue.head();
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.queues.iter().map(Queue::len).sum()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Waiting> {
+        self.queues.iter().flat_map(Queue::iter)
     }
 }
 

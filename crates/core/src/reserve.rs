@@ -82,9 +82,9 @@ impl Core {
 
     fn dequeue_to_run(&mut self, number: u32, attempt: AttemptId, now: Now) {
         let job = &self.jobs[self.calls[number].job];
-        let (tenant, priority, within) = (job.tenant, job.priority.index(), job.start_within());
+        let (tenant, priority, within) = (job.tenant, job.priority, job.start_within());
         let (lane, place) = (self.calls[number].lane, self.calls[number].place);
-        self.lanes[lane].queues[priority].serve(tenant, place);
+        self.lanes[lane].queues.serve(priority, tenant, place);
         self.unwait(number, priority);
         if within != ANY_WAIT {
             self.moments.remove(&(place.joined_at + within, Moment::StartWithin(number)));

@@ -249,10 +249,10 @@ impl Core {
         let Call { lane, place, max_wait, .. } = self.calls[call];
         let job = &self.jobs[self.calls[call].job];
         let lane_state = &mut self.lanes[lane];
-        let first = lane_state.queues[job.priority.index()]
-            .push(job.tenant, Waiting { place, call, cost: job.cost });
+        let waiting = Waiting { place, call, cost: job.cost };
+        let first = lane_state.queues.push(job.priority, job.tenant, waiting);
         if max_wait != ANY_WAIT {
-            lane_state.waits[job.priority.index()].insert(max_wait, call);
+            lane_state.budgets.insert(job.priority, max_wait, call);
             if let Some(group) = lane_state.group {
                 self.groups[group].waits.insert(max_wait, call);
             }
@@ -268,17 +268,17 @@ impl Core {
     pub(crate) fn unqueue(&mut self, call: u32) {
         let Call { lane, place, .. } = self.calls[call];
         let job = &self.jobs[self.calls[call].job];
-        let (tenant, priority) = (job.tenant, job.priority.index());
-        self.lanes[lane].queues[priority].remove(tenant, place);
+        let (tenant, priority) = (job.tenant, job.priority);
+        self.lanes[lane].queues.remove(priority, tenant, place);
         self.unwait(call, priority);
         self.touch_lane(lane);
     }
 
     /// The call no longer waits in a queue.
-    pub(crate) fn unwait(&mut self, call: u32, priority: usize) {
+    pub(crate) fn unwait(&mut self, call: u32, priority: Priority) {
         let Call { lane, max_wait, .. } = self.calls[call];
         if max_wait != ANY_WAIT {
-            self.lanes[lane].waits[priority].remove(max_wait, call);
+            self.lanes[lane].budgets.remove(priority, max_wait, call);
             if let Some(group) = self.lanes[lane].group {
                 self.groups[group].waits.remove(max_wait, call);
             }

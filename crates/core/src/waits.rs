@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::priority::Priority;
 use crate::time::Span;
 
 /// The least patient first; its patience is at hand without looking into the tree.
@@ -37,6 +38,43 @@ impl Waits {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Span, u32)> {
         self.calls.iter().copied()
+    }
+}
+
+/// A lane's budgets by priority. The smallest are at hand without looking into the trees.
+#[derive(Clone, Debug)]
+pub(crate) struct Budgets {
+    least: [Span; 4],
+    waits: Box<[Waits; 4]>,
+}
+
+impl Default for Budgets {
+    fn default() -> Budgets {
+        Budgets { least: [Span(u64::MAX); 4], waits: Box::default() }
+    }
+}
+
+impl Budgets {
+    pub(crate) fn insert(&mut self, priority: Priority, max_wait: Span, call: u32) {
+        let place = priority.index();
+        self.waits[place].insert(max_wait, call);
+        self.least[place] = self.waits[place].least;
+    }
+
+    pub(crate) fn remove(&mut self, priority: Priority, max_wait: Span, call: u32) {
+        let place = priority.index();
+        self.waits[place].remove(max_wait, call);
+        self.least[place] = self.waits[place].least;
+    }
+
+    /// A call of this priority that would not wait for so long.
+    pub(crate) fn impatient(&self, priority: Priority, wait: Span) -> Option<(Span, u32)> {
+        let place = priority.index();
+        if self.least[place] < wait { self.waits[place].impatient(wait) } else { None }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Span, u32)> {
+        self.waits.iter().flat_map(Waits::iter)
     }
 }
 

@@ -174,7 +174,7 @@ impl Core {
         let (own_rank, _) = self.rank(job.priority, call.place.joined_at, now.time);
         let mut ahead = 0;
         for priority in crate::priority::Priority::ALL {
-            let queue = &lane.queues[priority.index()];
+            let queue = lane.queues.of(priority);
             ahead += if priority == job.priority {
                 queue.ahead(job.tenant, call.place, MOST_AHEAD)
             } else {

@@ -1,0 +1,41 @@
+//! Attempts whose real start is not known yet, by the latest moment they could start (L4).
+
+use std::collections::VecDeque;
+
+use crate::job::AttemptId;
+use crate::priority::Priority;
+use crate::time::Time;
+
+type Entry = (Time, AttemptId, Priority);
+
+/// Few at a time, and nearly always joined at the back and left at the front.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pending(VecDeque<Entry>);
+
+impl Pending {
+    pub(crate) fn insert(&mut self, entry: Entry) {
+        let place = self.0.partition_point(|other| *other < entry);
+        self.0.insert(place, entry);
+    }
+
+    pub(crate) fn remove(&mut self, entry: &Entry) {
+        if let Ok(place) = self.0.binary_search(entry) {
+            self.0.remove(place);
+        }
+    }
+
+    /// The latest moment at which one of them could start, of one priority or of any.
+    pub(crate) fn latest(&self, only: Option<Priority>) -> Time {
+        let mut newest = self.0.iter().rev();
+        let found = newest.find(|(_, _, priority)| only.is_none_or(|only| *priority == only));
+        found.map_or(Time::ZERO, |(at, _, _)| *at)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Entry> {
+        self.0.iter().copied()
+    }
+}

@@ -7,8 +7,8 @@ use anyhow::Context as _;
 use clap::{CommandFactory, Parser, Subcommand};
 use paceline_cli::config::{Config, Surroundings, print};
 use paceline_cli::exit::Exit;
-use paceline_cli::{bench, mock};
 use paceline_cli::output::{data, fail};
+use paceline_cli::{bench, mock};
 
 /// Runs work against services you do not own: at their pace, never past their limits.
 #[derive(Parser)]

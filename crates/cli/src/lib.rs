@@ -3,5 +3,6 @@
 pub mod bench;
 pub mod config;
 pub mod exit;
+mod loopback;
 pub mod mock;
 pub mod output;

@@ -5,7 +5,7 @@ mod durable;
 mod latency;
 mod limits;
 mod recover;
-mod stopwatch;
+pub(crate) mod stopwatch;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod config;
+pub mod demo;
 pub mod exit;
 mod loopback;
 pub mod mock;

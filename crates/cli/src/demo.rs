@@ -37,15 +37,7 @@ pub fn run() -> anyhow::Result<Exit> {
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let services = elsewhere.block_on(Services::start())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let screen = Screen::new();
-    let story = runtime.block_on(async {
-        tokio::select! {
-            story = tell(&services, &screen) => story.map(Some),
-            interrupt = tokio::signal::ctrl_c() => interrupt.map(|()| None).map_err(Into::into),
-        }
-    });
-    screen.clear();
-    let Some(story) = story? else {
+    let Some(story) = runtime.block_on(tell(&services, &Screen::new()))? else {
         say("stopped; its store was a temporary one, so nothing is left behind");
         return Ok(Exit::Interrupted);
     };
@@ -79,16 +71,20 @@ struct Urgent {
     took: Duration,
 }
 
-async fn tell(services: &Services, screen: &Screen) -> anyhow::Result<Story> {
+/// The whole story; nothing if Ctrl-C ended it.
+async fn tell(services: &Services, screen: &Screen) -> anyhow::Result<Option<Story>> {
     let directory = tempfile::tempdir().context("no directory for the demo's store")?;
     let pace = services.engine(&directory.path().join("demo.db")).start()?;
     let progress = Progress::new(pace.events(), services.names());
     let story = tokio::select! {
-        story = searches(&pace, screen, &progress) => story?,
+        story = searches(&pace, screen, &progress) => story.map(Some),
+        interrupt = tokio::signal::ctrl_c() => interrupt.map(|()| None).map_err(Into::into),
         never = show(screen, &progress) => match never {},
     };
+    screen.clear();
+    // The store is closed before its directory goes.
     pace.stop(Duration::ZERO).await?;
-    Ok(story)
+    story
 }
 
 /// Keeps the screen fresh, for as long as anybody lets it.
@@ -101,10 +97,11 @@ async fn show(screen: &Screen, progress: &Progress) -> Infallible {
 }
 
 /// One search: near services first, then others, then the slow one; the first answer is enough.
+/// It reports what it has after a while, so that the demo ends on the busiest machine.
 fn search(title: u32) -> Job {
     let job = Job::new("search", &title).first_conclusive();
     let job = STAGES.iter().fold(job, |job, stage| job.on(*stage));
-    job.cache_key(title.to_le_bytes()).attempts(5).backoff("200ms")
+    job.cache_key(title.to_le_bytes()).attempts(5).backoff("200ms").deadline("15s")
 }
 
 async fn searches(pace: &Paceline, screen: &Screen, progress: &Progress) -> anyhow::Result<Story> {

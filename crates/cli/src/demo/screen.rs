@@ -132,10 +132,10 @@ impl Screen {
 
     /// Says a line that stays.
     pub(super) fn say(&self, line: &str) {
-        self.clear();
+        let gone = self.gone();
         let at = format!("{:4.1}s", self.watch.lap().wall.as_secs_f64());
         let at = if self.colour { format!("\x1b[2m{at}\x1b[0m") } else { at };
-        write(&format!("{at}  {line}\n"));
+        write(&format!("{gone}{at}  {line}\n"));
     }
 
     /// Shows how far it is: a living block, or a plain line each second.
@@ -147,17 +147,22 @@ impl Screen {
             }
             return;
         }
-        self.clear();
         let block = progress.block();
+        let gone = self.gone();
         self.shown.borrow_mut().lines = block.len();
-        write(&(block.join("\n") + "\n"));
+        write(&format!("{gone}{}\n", block.join("\n")));
     }
 
     /// Takes the living block away.
     pub(super) fn clear(&self) {
-        let lines = std::mem::take(&mut self.shown.borrow_mut().lines);
-        if lines > 0 {
-            write(&format!("\x1b[{lines}A\x1b[J"));
+        write(&self.gone());
+    }
+
+    /// What takes the living block away. The cursor may stand behind a `^C`.
+    fn gone(&self) -> String {
+        match std::mem::take(&mut self.shown.borrow_mut().lines) {
+            0 => String::new(),
+            lines => format!("\r\x1b[{lines}A\x1b[J"),
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::Context as _;
 use paceline::{Builder, Call, Lane, Outcome, Paceline, Span, Work, Worker};
@@ -89,9 +88,10 @@ impl Services {
 
     /// An engine that knows their limits.
     pub(super) fn engine(&self, file: &Path) -> Builder {
-        let wires = self.mocks.iter();
-        let wires = wires.map(|(one, mock)| (one.name, (Service::new(mock.addr()), one.knows)));
-        let searching = Searching { services: Arc::new(wires.collect()) };
+        let shelves = self.mocks.iter().map(|(one, mock)| {
+            (one.name, Shelf { service: Service::new(mock.addr()), knows: one.knows })
+        });
+        let searching = Searching { shelves: shelves.collect() };
         let builder = Paceline::open(file).worker("search", searching);
         self.mocks.iter().fold(builder, |builder, (one, _)| builder.lane(one.lane()))
     }
@@ -108,16 +108,22 @@ impl Services {
 
 /// The worker: one real request, and then a look at what the service is said to know.
 struct Searching {
-    services: Arc<BTreeMap<&'static str, (Service, fn(u32) -> bool)>>,
+    shelves: BTreeMap<&'static str, Shelf>,
+}
+
+/// The way to a service, and what it knows.
+struct Shelf {
+    service: Service,
+    knows: fn(u32) -> bool,
 }
 
 impl Worker for Searching {
     async fn run(&self, call: Call) -> Work {
         let title: u32 = call.payload()?;
-        let (service, knows) = self.services.get(call.lane()).expect("each lane is a service");
-        let answer = service.ask(&format!("/title/{title}"), || call.sending()).await?;
+        let shelf = self.shelves.get(call.lane()).expect("each lane is a service");
+        let answer = shelf.service.ask(&format!("/title/{title}"), || call.sending()).await?;
         match answer.status {
-            200 if knows(title) => Outcome::done(answer.body),
+            200 if (shelf.knows)(title) => Outcome::done(answer.body),
             200 => Outcome::empty(),
             _ => answer.refused(),
         }

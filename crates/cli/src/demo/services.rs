@@ -88,10 +88,10 @@ impl Services {
 
     /// An engine that knows their limits.
     pub(super) fn engine(&self, file: &Path) -> Builder {
-        let shelves = self.mocks.iter().map(|(one, mock)| {
-            (one.name, Shelf { service: Service::new(mock.addr()), knows: one.knows })
+        let wires = self.mocks.iter().map(|(one, mock)| {
+            (one.name, Wire { service: Service::new(mock.addr()), knows: one.knows })
         });
-        let searching = Searching { shelves: shelves.collect() };
+        let searching = Searching { wires: wires.collect() };
         let builder = Paceline::open(file).worker("search", searching);
         self.mocks.iter().fold(builder, |builder, (one, _)| builder.lane(one.lane()))
     }
@@ -108,11 +108,11 @@ impl Services {
 
 /// The worker: one real request, and then a look at what the service is said to know.
 struct Searching {
-    shelves: BTreeMap<&'static str, Shelf>,
+    wires: BTreeMap<&'static str, Wire>,
 }
 
 /// The way to a service, and what it knows.
-struct Shelf {
+struct Wire {
     service: Service,
     knows: fn(u32) -> bool,
 }
@@ -120,10 +120,10 @@ struct Shelf {
 impl Worker for Searching {
     async fn run(&self, call: Call) -> Work {
         let title: u32 = call.payload()?;
-        let shelf = self.shelves.get(call.lane()).expect("each lane is a service");
-        let answer = shelf.service.ask(&format!("/title/{title}"), || call.sending()).await?;
+        let wire = self.wires.get(call.lane()).expect("each lane is a service");
+        let answer = wire.service.ask(&format!("/title/{title}"), || call.sending()).await?;
         match answer.status {
-            200 if (shelf.knows)(title) => Outcome::done(answer.body),
+            200 if (wire.knows)(title) => Outcome::done(answer.body),
             200 => Outcome::empty(),
             _ => answer.refused(),
         }

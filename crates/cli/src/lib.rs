@@ -2,6 +2,8 @@
 
 pub mod bench;
 pub mod config;
+pub mod demo;
 pub mod exit;
+mod loopback;
 pub mod mock;
 pub mod output;

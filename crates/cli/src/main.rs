@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use paceline_cli::config::{Config, Surroundings, print};
 use paceline_cli::exit::Exit;
 use paceline_cli::output::{data, fail};
-use paceline_cli::{bench, mock};
+use paceline_cli::{bench, demo, mock};
 
 /// Runs work against services you do not own: at their pace, never past their limits.
 #[derive(Parser)]
@@ -23,6 +23,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Built-in services with limits, and searches at work on them: no internet, no set-up
+    Demo,
     /// A rate-limited service to test clients against
     Mock(Box<mock::Arguments>),
     /// What this machine does: rates, latencies, recovery, limits
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> anyhow::Result<Exit> {
     match cli.command {
+        Command::Demo => demo::run(),
         Command::Mock(arguments) => mock::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Config(ConfigCommand::Print) => done(&print()),

@@ -13,13 +13,16 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 use crate::clock::Clock;
 use crate::following::News;
 use crate::run::Runner;
-use crate::turn::{Done, Input, Machine, Reply};
+use crate::turn::{Done, Input, Machine, Question, Reply};
 
 /// Messages that one turn takes in at most.
 const MOST_GATHERED: usize = 4_096;
 /// While something is due by the wall clock, that clock is looked at this often: it may have been
 /// stepped, or the machine may have slept.
 const CLOCK_CHECK: Span = Span::secs(30);
+/// How long the end waits for what it dropped to be gone; who still holds a slot then keeps it
+/// from nobody in this process.
+const LET_GO_WITHIN: Span = Span::secs(1);
 
 /// What reaches the loop.
 #[derive(Debug)]
@@ -28,8 +31,8 @@ pub(crate) enum Message {
     Submit(Vec<(Submission, mpsc::UnboundedSender<News>)>),
     /// Anything else that is answered once.
     Ask(Input<oneshot::Sender<Reply>>),
-    /// Somebody follows a job that is under way.
-    Follow(JobId, mpsc::UnboundedSender<News>),
+    /// Somebody follows a job that was submitted earlier, and is answered with how it stands.
+    Follow(JobId, mpsc::UnboundedSender<News>, oneshot::Sender<Reply>),
     /// Somebody waits until nothing is left to do.
     AwaitIdle(oneshot::Sender<()>),
     Started(AttemptId, Time),
@@ -45,6 +48,7 @@ pub(crate) enum Message {
 enum Waiter {
     Followers(Vec<mpsc::UnboundedSender<News>>),
     Asker(oneshot::Sender<Reply>),
+    Latecomer(JobId, mpsc::UnboundedSender<News>, oneshot::Sender<Reply>),
 }
 
 /// Why the engine is no more.
@@ -98,9 +102,23 @@ impl<S: Store> Driver<S> {
     /// Runs until it is stopped or its store fails, and says which.
     pub(crate) fn run(mut self, ended: &OnceLock<Ended>) {
         let end = self.turns().map_or_else(|e| Ended::Failed(Arc::new(e)), |()| Ended::Stopped);
-        self.runner.abort_all();
         // Before the followers hear that nobody will answer any more, the reason must be known.
         let _ = ended.set(end);
+        self.runner.abort_all();
+        self.let_go();
+    }
+
+    /// Waits until what was dropped is gone, so that the next to open this store finds nothing of
+    /// it on the wire (L5). What it brought at the last moment counts as never told.
+    fn let_go(&mut self) {
+        let until = self.clock.time() + LET_GO_WITHIN;
+        while !self.runner.is_idle() {
+            match self.messages.recv_timeout(until.since(self.clock.time()).into()) {
+                Ok(Message::Over(attempt, ..)) => self.runner.over(attempt),
+                Ok(_) if self.clock.time() < until => {}
+                _ => return,
+            }
+        }
     }
 
     fn turns(&mut self) -> Result<(), StoreError> {
@@ -157,9 +175,13 @@ impl<S: Store> Driver<S> {
                     let (jobs, followers) = jobs.into_iter().unzip();
                     inputs.push(Input::Submit(jobs, Waiter::Followers(followers)));
                 }
+                Message::Ask(Input::Retry(_, to)) if self.stop_at.is_some() => {
+                    let _ = to.send(Reply::Retried(Err(SubmitError::Stopping.into())));
+                }
                 Message::Ask(input) => inputs.push(asked(input)),
-                Message::Follow(job, follower) => {
-                    self.followers.entry(job).or_default().push(follower);
+                Message::Follow(job, follower, to) => {
+                    let waiter = Waiter::Latecomer(job, follower, to);
+                    inputs.push(Input::Ask(Question::Job(job), waiter));
                 }
                 Message::AwaitIdle(waiter) => self.idle.push(waiter),
                 Message::Started(attempt, at) => inputs.push(Input::Started(attempt, at)),
@@ -210,14 +232,29 @@ impl<S: Store> Driver<S> {
                     let job = admission.as_ref().ok().and_then(|admission| admission.job());
                     let heard = follower.send(News::Admitted(admission)).is_ok();
                     if let Some(job) = job.filter(|_| heard) {
-                        self.followers.entry(job).or_default().push(follower);
+                        self.add_follower(job, follower);
                     }
                 }
+            }
+            (Waiter::Latecomer(job, follower, asker), reply) => {
+                if matches!(&reply, Reply::Job(Some(view)) if view.stored.report.is_none()) {
+                    self.add_follower(job, follower);
+                }
+                drop(asker.send(reply));
             }
             // Whoever asked and went away needs no answer.
             (Waiter::Asker(asker), reply) => drop(asker.send(reply)),
             (Waiter::Followers(_), _) => unreachable!("followers only ever submit"),
         }
+    }
+
+    fn add_follower(&mut self, job: JobId, follower: mpsc::UnboundedSender<News>) {
+        let followers = self.followers.entry(job).or_default();
+        // Those who left are forgotten whenever the list would have to grow.
+        if followers.len() == followers.capacity() {
+            followers.retain(|follower| !follower.is_closed());
+        }
+        followers.push(follower);
     }
 
     fn tell(&mut self, event: Event) {

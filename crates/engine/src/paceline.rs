@@ -40,6 +40,7 @@ struct Shared {
     messages: Sender<Message>,
     events: broadcast::Sender<Event>,
     workers: Applies,
+    groups: Vec<String>,
     submitting: Semaphore,
     ended: Arc<OnceLock<Ended>>,
     commits: Arc<AtomicU64>,
@@ -131,7 +132,16 @@ impl Paceline {
     ) -> Result<Reply, Ended> {
         let (asker, answer) = oneshot::channel();
         self.send(Message::Ask(input(asker)))?;
-        answer.await.map_err(|_| end(&self.shared.ended))
+        self.answered(answer).await
+    }
+
+    /// The answer, or why there is none. A turn that fails lets go of its askers before anybody
+    /// knows why: they wait for the end.
+    async fn answered<T>(&self, answer: oneshot::Receiver<T>) -> Result<T, Ended> {
+        match answer.await {
+            Ok(answer) => Ok(answer),
+            Err(_) => Err(self.ended().await),
+        }
     }
 
     fn send(&self, message: Message) -> Result<(), Ended> {
@@ -192,7 +202,7 @@ impl Paceline {
         mut news: mpsc::UnboundedReceiver<News>,
     ) -> Result<Following, NotSubmitted> {
         let Some(News::Admitted(admission)) = news.recv().await else {
-            return Err(end(&self.shared.ended).into());
+            return Err(self.ended().await.into());
         };
         match admission? {
             Admission::Refused { retry_at } => {
@@ -212,9 +222,13 @@ impl Paceline {
     /// then the report. Nothing for a job that nobody knows.
     pub async fn follow(&self, job: JobId) -> Result<Option<Following>, Ended> {
         let (follower, news) = mpsc::unbounded_channel();
-        // Followed first and looked up then, so that it cannot finish unseen in between.
-        self.send(Message::Follow(job, follower))?;
-        let Some(view) = self.job(job).await? else { return Ok(None) };
+        let (asker, answer) = oneshot::channel();
+        self.send(Message::Follow(job, follower, asker))?;
+        let view = match self.answered(answer).await? {
+            Reply::Job(Some(view)) => view,
+            Reply::Job(None) => return Ok(None),
+            other => unreachable!("following is answered by {other:?}"),
+        };
         let report = view.stored.report.map(Arc::new);
         let (admission, ended) = (Admission::Joined(job), self.shared.ended.clone());
         Ok(Some(Following { admission, job, news, ended, report }))
@@ -301,6 +315,11 @@ impl Paceline {
     pub async fn change(&self, lane: Lane) -> Result<Result<(), ChangeError>, Ended> {
         match lane.build() {
             Err(error) => Ok(Err(error.into())),
+            Ok((lane, Limits { group: Some(group), .. }))
+                if !self.shared.groups.contains(&group) =>
+            {
+                Ok(Err(ChangeError::UnknownGroup { lane, group }))
+            }
             Ok((name, limits)) => {
                 let done = self.act(&name, LaneAct::Change(Box::new(limits))).await?;
                 Ok(done.map_err(ChangeError::from))
@@ -323,7 +342,7 @@ impl Paceline {
     pub async fn idle(&self) -> Result<(), Ended> {
         let (waiter, idle) = oneshot::channel();
         self.send(Message::AwaitIdle(waiter))?;
-        idle.await.map_err(|_| end(&self.shared.ended))
+        self.answered(idle).await
     }
 
     /// Takes no new work, lets running calls finish within `grace`, and leaves the rest durable
@@ -353,6 +372,16 @@ pub enum ChangeError {
     /// There is no such lane.
     #[error(transparent)]
     Unknown(#[from] UnknownLane),
+    /// The group was not described at the start.
+    #[error(
+        "lane `{lane}` is in the group `{group}`, which does not exist: add it, or leave it out"
+    )]
+    UnknownGroup {
+        /// The lane.
+        lane: String,
+        /// Its group.
+        group: String,
+    },
 }
 
 impl Builder {
@@ -479,6 +508,7 @@ fn start(
     keep_finished: Span,
 ) -> Result<Paceline, StartError> {
     let runtime = tokio::runtime::Handle::try_current().map_err(|_| StartError::NoRuntime)?;
+    let groups = setup.groups.iter().map(|(name, _)| name.clone()).collect();
     let mut clock = None;
     let (machine, _) = Machine::open(setup, store, keep_finished, |last| {
         clock.insert(Arc::new(Clock::start(last))).reading()
@@ -500,7 +530,7 @@ fn start(
         })
         .map_err(StartError::Thread)?;
     let submitting = Semaphore::new(MOST_SUBMITTING);
-    let shared =
-        Shared { messages, events, workers: Applies(workers), submitting, ended, commits, over };
+    let workers = Applies(workers);
+    let shared = Shared { messages, events, workers, groups, submitting, ended, commits, over };
     Ok(Paceline { shared: Arc::new(shared) })
 }

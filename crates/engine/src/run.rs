@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 
 use crate::clock::Clock;
 use crate::driver::Message;
-use crate::worker::{AnyWorker, Call, Failed, Late};
+use crate::worker::{AnyWorker, Call, Failed, Late, Running};
 
 /// How long an attempt may take on a lane that does not say.
 pub const DEFAULT_TIMEOUT: Span = Span::secs(60);
@@ -89,7 +89,7 @@ impl Runner {
 
     /// Drops whatever still runs.
     pub(crate) fn abort_all(&mut self) {
-        self.running.drain().for_each(|(_, task)| task.abort());
+        self.running.values().for_each(AbortHandle::abort);
     }
 }
 
@@ -104,6 +104,15 @@ async fn attend(worker: &dyn AnyWorker, call: Call, timeout: Span) -> Told {
         Ok(work) => work,
         Err(panic) => return panicked(&*panic),
     };
+    let told = run_out(&mut work, timeout).await;
+    // What the future held is let go here; that may panic as well as the work itself.
+    match catch_unwind(AssertUnwindSafe(|| drop(work))) {
+        Ok(()) => told,
+        Err(panic) => panicked(&*panic),
+    }
+}
+
+async fn run_out(work: &mut Running<'_>, timeout: Span) -> Told {
     let caught = std::future::poll_fn(|context| {
         let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
         match polled {

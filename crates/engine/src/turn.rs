@@ -1,13 +1,13 @@
 //! The turn: what happened goes in, the rules decide, one commit makes it durable, and only then
 //! may anything be started, answered or told. The simulator runs this same function.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use paceline_core::{
     Admission, AttemptId, Blob, CachedAnswer, Cancelled, Core, Event, JobId, JobState, LaneStatus,
-    Limits, Lookup, Now, Plan, Restore, Setup, Span, Stamp, Start, Submission, SubmitError, Time,
-    Told, UnknownLane, Why, Write,
+    Limits, Lookup, Now, Outcome, Plan, Report, Restore, Setup, Span, Stamp, Start, Submission,
+    SubmitError, Time, Told, UnknownLane, Why, Write,
 };
 use paceline_store::{Store, StoreError, StoredJob};
 
@@ -311,11 +311,9 @@ impl<S: Store> Machine<S> {
         let Some(stored) = self.store.job(id)? else { return Ok(Err(RetryError::Unknown(id))) };
         let Some(report) = stored.report else { return Ok(Err(RetryError::Unfinished(id))) };
         let mut spec = (*stored.record.spec).clone();
-        let answered = |lane: &Arc<str>| {
-            report.calls.iter().any(|call| call.lane == *lane && call.outcome.is_answer())
-        };
+        let answered = answered_lanes(&report);
         for stage in &mut spec.stages {
-            stage.retain(|lane| !answered(lane));
+            stage.retain(|lane| !answered.contains(lane));
         }
         spec.stages.retain(|stage| !stage.is_empty());
         spec.not_applicable.clear();
@@ -429,6 +427,19 @@ impl<S: Store> Machine<S> {
         self.prune_at = now.time + if gone > 0 { PRUNE_STEP } else { PRUNE_EVERY };
         Ok(())
     }
+}
+
+/// The lanes that gave an answer, be it at another lane to which they had sent the call (J7).
+fn answered_lanes(report: &Report) -> BTreeSet<Arc<str>> {
+    let mut answered = BTreeSet::new();
+    // A call is told to move before it is made elsewhere, so those it led to are seen first.
+    for call in report.calls.iter().rev() {
+        let there = matches!(&call.outcome, Outcome::Moved { to } if answered.contains(to));
+        if there || call.outcome.is_answer() {
+            answered.insert(call.lane.clone());
+        }
+    }
+    answered
 }
 
 /// Answers that came in this very turn are not in the store yet.

@@ -49,7 +49,8 @@ where
     }
 }
 
-type Running<'a> = Pin<Box<dyn Future<Output = Work> + Send + 'a>>;
+/// A worker at work.
+pub(crate) type Running<'a> = Pin<Box<dyn Future<Output = Work> + Send + 'a>>;
 
 /// A worker whose type is forgotten.
 pub(crate) trait AnyWorker: Send + Sync {

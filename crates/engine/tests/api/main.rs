@@ -1,0 +1,11 @@
+//! The engine through its public door: real tasks, real time, no sleeping to wait.
+
+mod bad_input;
+mod broken_store;
+mod desk;
+mod jobs;
+mod lanes;
+mod same_work;
+mod stopping;
+mod waiting;
+mod workers;

@@ -1,0 +1,133 @@
+//! Jobs that are the same work, and callers that want one no more (D1, D2, W4).
+
+use paceline::{Admission, Cancelled, JobState, NotSubmitted, OnDuplicate};
+
+use crate::desk::{ask, small, soon};
+
+#[tokio::test]
+async fn d1_a_second_job_with_the_key_joins_the_first() {
+    let (pace, mut desk) = small();
+    let first = pace.submit(ask("x").key("k")).await.expect("accepted");
+    let second = pace.submit(ask("y").key("k")).await.expect("accepted");
+    assert_eq!(second.admission(), Admission::Joined(first.id()));
+    desk.next().await.done();
+    let reports = (soon(first.report()).await, soon(second.report()).await);
+    assert_eq!(reports.0.expect("a report"), reports.1.expect("a report"));
+    assert!(desk.is_quiet());
+    let third = pace.submit(ask("z").key("k")).await.expect("accepted");
+    assert!(matches!(third.admission(), Admission::Accepted(_)), "the key is free again");
+}
+
+#[tokio::test]
+async fn d1_a_caller_may_refuse_to_join() {
+    let (pace, mut desk) = small();
+    let first = pace.submit(ask("x").key("k")).await.expect("accepted");
+    let refused = pace.submit(ask("y").key("k").on_duplicate(OnDuplicate::Refuse)).await;
+    let refused = refused.expect_err("it is a duplicate");
+    assert!(matches!(refused, NotSubmitted::Duplicate(job) if job == first.id()));
+    assert_eq!(refused.to_string(), "job 1 is the same work and is not finished");
+    desk.next().await.done();
+    assert_eq!(
+        soon(first.report()).await.expect("a report").calls[0].to_string(),
+        r#"a: done "x!""#
+    );
+}
+
+#[tokio::test]
+async fn d1_a_waiting_job_takes_the_payload_of_the_one_that_replaces_it() {
+    let (pace, mut desk) = small();
+    let _busy = pace.submit(ask("busy")).await.expect("accepted");
+    let busy = desk.next().await;
+    let replacing = |payload| ask(payload).key("k").on_duplicate(OnDuplicate::Replace);
+    let first = pace.submit(replacing("old")).await.expect("accepted");
+    let second = pace.submit(replacing("new")).await.expect("accepted");
+    assert_eq!(second.admission(), Admission::Replaced(first.id()));
+    busy.done();
+    let visit = desk.next().await;
+    assert_eq!(visit.payload, "\"new\"");
+    let late = pace.submit(replacing("too late")).await.expect_err("it runs already");
+    assert!(matches!(late, NotSubmitted::Duplicate(job) if job == first.id()));
+    visit.done();
+    for job in [first, second] {
+        let report = soon(job.report()).await.expect("a report");
+        assert_eq!(report.calls[0].to_string(), r#"a: done "new!""#);
+    }
+}
+
+#[tokio::test]
+async fn d2_a_schedule_key_counts_until_the_job_is_due() {
+    let (pace, mut desk) = small();
+    let later = |payload| ask(payload).schedule_key("nightly").delay("50ms");
+    let first = pace.submit(later("x")).await.expect("accepted");
+    let second = pace.submit(later("y")).await.expect("accepted");
+    assert_eq!(second.admission(), Admission::Joined(first.id()));
+    let at_once = pace.submit(ask("now").schedule_key("nightly")).await.expect("accepted");
+    assert!(matches!(at_once.admission(), Admission::Accepted(_)));
+    desk.next().await.done();
+    let due = desk.next().await;
+    assert_eq!(due.payload, "\"x\"");
+    let next = pace.submit(later("z").delay("1h")).await.expect("accepted");
+    assert!(matches!(next.admission(), Admission::Accepted(_)), "the first is due and runs");
+}
+
+#[tokio::test]
+async fn keys_are_bytes_of_any_kind() {
+    let (pace, _desk) = small();
+    let keys: [&[u8]; 6] = [b"", b"\0", b"\0\0", &[0xFF; 1_024], "ключ".as_bytes(), b"'; --"];
+    for (n, key) in (1..).zip(keys) {
+        let job = pace.submit(ask("x").key(key)).await.expect("accepted");
+        assert_eq!(job.admission(), Admission::Accepted(paceline::JobId(n)));
+        let same = pace.submit(ask("x").key(key)).await.expect("accepted");
+        assert_eq!(same.admission(), Admission::Joined(job.id()));
+    }
+}
+
+#[tokio::test]
+async fn w4_cancelling_drops_the_future_of_a_running_call() {
+    let (pace, mut desk) = small();
+    let job = pace.submit(ask("x")).await.expect("accepted");
+    let next = pace.submit(ask("next")).await.expect("accepted");
+    let mut visit = desk.next().await;
+    assert_eq!(soon(pace.cancel(job.id())).await.expect("running"), Cancelled::Job);
+    visit.dropped().await;
+    let report = soon(job.report()).await.expect("a report");
+    assert_eq!(
+        (report.state, &*report.calls[0].to_string()),
+        (JobState::Cancelled, "a: cancelled")
+    );
+    desk.next().await.done();
+    soon(next.report()).await.expect("the slot is free again");
+    assert_eq!(soon(pace.cancel(report.job)).await.expect("running"), Cancelled::Unknown);
+}
+
+#[tokio::test]
+async fn w4_a_waiting_call_is_cancelled_without_a_request() {
+    let (pace, mut desk) = small();
+    let jobs = pace.submit_all([ask("runs"), ask("waits"), ask("later").delay("1h")]).await;
+    let mut jobs = jobs.into_iter().map(|job| job.expect("accepted"));
+    let (runs, waits, later) =
+        (jobs.next(), jobs.next().expect("three"), jobs.next().expect("three"));
+    for job in [waits, later] {
+        assert_eq!(soon(pace.cancel(job.id())).await.expect("running"), Cancelled::Job);
+        let report = soon(job.report()).await.expect("a report");
+        assert_eq!((report.state, report.calls[0].attempts), (JobState::Cancelled, 0));
+    }
+    desk.next().await.done();
+    soon(runs.expect("three").report()).await.expect("a report");
+    soon(pace.idle()).await.expect("running");
+    assert!(desk.is_quiet());
+}
+
+#[tokio::test]
+async fn d1_cancelling_detaches_one_of_several_callers() {
+    let (pace, mut desk) = small();
+    let first = pace.submit(ask("x").key("k")).await.expect("accepted");
+    let second = pace.submit(ask("x").key("k")).await.expect("accepted");
+    let mut visit = desk.next().await;
+    assert_eq!(soon(pace.cancel(first.id())).await.expect("running"), Cancelled::Detached);
+    let runs = soon(pace.job(first.id())).await.expect("running").expect("it is known");
+    assert_eq!(runs.state, JobState::Running);
+    assert_eq!(soon(pace.cancel(first.id())).await.expect("running"), Cancelled::Job);
+    visit.dropped().await;
+    assert_eq!(soon(second.report()).await.expect("a report").state, JobState::Cancelled);
+}

@@ -45,6 +45,7 @@ impl Core {
             self.settle(call, Outcome::Duplicate { of }, now, plan);
         } else if let Some(key) = self.jobs[job].cache_key.clone() {
             self.hold_rss(call);
+            self.calls[call].step(Step::Ask);
             let lane = self.lanes[self.calls[call].lane].name.clone();
             let job = self.jobs[job].id;
             plan.lookups.push(Asked { job, call, lookup: Lookup { lane, key } });

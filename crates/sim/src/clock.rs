@@ -43,6 +43,10 @@ impl Clock {
 
     /// The engine time at which a process goes on with a store that was left with this stamp.
     pub(crate) fn engine_time(&self, last: Option<&Stamp>) -> Time {
+        // A store without a stamp starts at the wall clock; here that is the truth.
+        if last.is_none() {
+            return self.truth;
+        }
         let Reading { now, boot, since_boot } = self.reading();
         continued(last, now.wall, boot, since_boot)
     }

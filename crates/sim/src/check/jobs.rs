@@ -278,7 +278,8 @@ impl Book {
             && self.answers.get(&(lane.clone(), key)).is_some_and(|until| now < *until)
             && self.started_by_cache_check(id, index)
         {
-            self.broken("C1", format!("job {id} asks {lane} for what the cache knows"));
+            let joined = crate::clock::seconds(self.jobs[&id].calls[usize::from(index)].joined_at);
+            self.broken("C1", format!("job {id} asks {lane} since {joined} for what the cache knows"));
         }
     }
 

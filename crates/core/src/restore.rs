@@ -8,8 +8,10 @@ use crate::core::{Core, Moment, OnCrash};
 use crate::job::{CallId, JobId, LaneId};
 use crate::mutant::Mutant;
 use crate::outcome::{Failure, Outcome};
-use crate::plan::Plan;
-use crate::record::{CallRecord, Counters, JobRecord, LaneRecord, Record, Reservation, Write};
+use crate::plan::{Asked, Plan};
+use crate::record::{
+    CallRecord, Counters, JobRecord, LaneRecord, Lookup, Record, Reservation, Write,
+};
 use crate::time::{Now, Time};
 
 /// A call under which the process dies more often than this has failed (B2).
@@ -158,7 +160,7 @@ impl Restore {
         };
         let jobs: Vec<(JobId, u32)> = core.jobs.iter().map(|(n, job)| (job.id, n)).collect();
         for &(_, job) in &jobs {
-            core.resume_job(job, now);
+            core.resume_job(job, now, &mut self.plan);
         }
         for reservation in self.crashed {
             core.crashed(reservation.call, now, &mut self.plan);
@@ -218,7 +220,7 @@ impl Core {
     }
 
     /// The unsettled calls of the job's first unfinished stage go back to where they were.
-    fn resume_job(&mut self, job: u32, now: Now) {
+    fn resume_job(&mut self, job: u32, now: Now, plan: &mut Plan) {
         let unsettled = |core: &Core, call: u32| !core.calls[call].is_settled();
         let calls = self.jobs[job].calls.clone();
         let open = calls.iter().copied().filter(|&call| unsettled(self, call));
@@ -239,7 +241,7 @@ impl Core {
             return;
         }
         for call in stage_calls {
-            self.resume_call(call, now);
+            self.resume_call(call, now, plan);
         }
     }
 
@@ -252,7 +254,7 @@ impl Core {
         })
     }
 
-    fn resume_call(&mut self, call: u32, now: Now) {
+    fn resume_call(&mut self, call: u32, now: Now, plan: &mut Plan) {
         if self.calls[call].state == State::Parked {
             return;
         }
@@ -264,15 +266,22 @@ impl Core {
             self.calls[call].place.joined_at = joined.max(Time(1));
         }
         self.hold_rss(call);
+        let waits_for_retry = self.calls[call].retry_at > now.time;
         if let Some(key) = self.jobs[job].cache_key.clone() {
             let lane = self.calls[call].lane;
+            if !waits_for_retry {
+                // Its stage may have been about to start: the cache is asked, as always (C1).
+                let (job, lane) = (self.jobs[job].id, self.lanes[lane].name.clone());
+                plan.lookups.push(Asked { job, call, lookup: Lookup { lane, key } });
+                return;
+            }
             if let Some(leader) = self.find_same(lane, &key) {
                 self.follow(call, leader);
                 return;
             }
             self.same_calls.insert(lane, &key, call);
         }
-        if self.calls[call].retry_at > now.time {
+        if waits_for_retry {
             let until = self.calls[call].retry_at;
             self.calls[call].step(Step::BackOff);
             self.moments.insert((until, Moment::Retry(call)));

@@ -28,6 +28,8 @@ pub(super) struct CallBook {
     pub(super) stage: u16,
     pub(super) state: State,
     pub(super) joined_at: Time,
+    /// Whether the store knows when it joined.
+    pub(super) place_durable: bool,
     /// Its budget when it joined the queue (W1).
     pub(super) max_wait: Option<Span>,
     pub(super) failures: u16,
@@ -212,15 +214,20 @@ impl Book {
 
     /// The engine starts anew: nothing runs, and what was never tried may be not due again.
     pub(super) fn jobs_reopened(&mut self) {
-        let wall = self.now.wall;
+        let (now, wall) = (self.now, self.now.wall);
         let ids: Vec<JobId> = self.jobs.keys().copied().collect();
         for id in ids {
             let kinds = &self.setup.kinds;
             let job = self.jobs.get_mut(&id).expect("listed above");
             job.parked = !kinds.iter().any(|kind| kind.name == job.spec.kind);
+            let due = job.due.map_or(Time::ZERO, |due| now.engine_time(due));
+            let place = due.max(job.submitted_at).min(now.time);
             for call in &mut job.calls {
                 if matches!(call.state, State::Running(_)) {
                     call.state = State::Waiting;
+                }
+                if !call.place_durable && call.joined_at > Time::ZERO {
+                    call.joined_at = place;
                 }
             }
             let untouched = job.calls.iter().all(|call| {
@@ -334,6 +341,7 @@ impl Book {
         let shared = self.jobs[&id].spec.cache_key.is_some();
         let budget = self.budget(id, place);
         let call = &mut self.jobs.get_mut(&id).expect("checked above").calls[place];
+        call.place_durable |= record.joined_at.is_some();
         if call.state == State::Staged {
             call.state = if shared { State::Shared } else { State::Waiting };
             call.joined_at = record.joined_at.unwrap_or(call.joined_at);
@@ -431,6 +439,7 @@ fn new_call(lane: &Arc<str>, stage: u16) -> CallBook {
         stage,
         state: State::Staged,
         joined_at: Time::ZERO,
+        place_durable: false,
         max_wait: None,
         failures: 0,
         refused: false,

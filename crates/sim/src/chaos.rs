@@ -348,8 +348,8 @@ fn faults(world: &mut World, rng: &mut Rng, end: Time) {
                     Act::Lane(lane, if rng.one_in(2) { LaneAct::Pause } else { LaneAct::Reset })
                 }
                 _ => {
-                    let old = world.setup.lanes.iter().find(|(name, _)| *name == lane);
-                    let group = old.and_then(|(_, limits)| limits.group.clone());
+                    let (lane, old) = rng.pick(&world.setup.lanes).clone();
+                    let group = old.group;
                     let change = Limits { group, ..limits(rng) };
                     Act::Lane(lane, LaneAct::Change(Box::new(change)))
                 }

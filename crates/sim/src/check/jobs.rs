@@ -92,7 +92,7 @@ impl Book {
         if self.finished.contains(&id) || self.jobs.insert(id, job).is_some() {
             self.broken("B1", format!("job {id} was accepted twice"));
         }
-        if later { self.delay(id) } else { self.begin(id) }
+        if later { self.delay(id) } else { self.begin(id, self.now.time) }
     }
 
     fn check_keys(&mut self, id: JobId, spec: &JobSpec, due: Option<Time>) {
@@ -123,8 +123,7 @@ impl Book {
     }
 
     /// The first stage that has calls left joins its queues.
-    fn begin(&mut self, id: JobId) {
-        let now = self.now.time;
+    fn begin(&mut self, id: JobId, joined_at: Time) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         job.delayed = false;
         let open = job.calls.iter().filter(|call| call.state != State::Settled);
@@ -138,7 +137,7 @@ impl Book {
             }
             if call.stage == stage && call.state == State::Staged {
                 call.state = if shared { State::Shared } else { State::Waiting };
-                call.joined_at = now;
+                call.joined_at = joined_at;
                 let budget = self.budget(id, place);
                 self.jobs.get_mut(&id).expect("found above").calls[place].max_wait = budget;
             }
@@ -184,7 +183,7 @@ impl Book {
         if moved && later {
             self.delay(id);
         } else if delayed && !later {
-            self.begin(id);
+            self.begin(id, self.now.time);
         }
     }
 
@@ -195,7 +194,7 @@ impl Book {
         let due = jobs.filter(|(_, job)| job.delayed && job.due.is_none_or(|due| due <= wall));
         let due: Vec<JobId> = due.map(|(id, _)| *id).collect();
         for id in due {
-            self.begin(id);
+            self.begin(id, now);
         }
         let mut back = Vec::new();
         for (&id, job) in &mut self.jobs {
@@ -233,8 +232,11 @@ impl Book {
             let untouched = job.calls.iter().all(|call| {
                 call.tries == 0 && !matches!(call.state, State::Settled | State::Backoff(_))
             });
+            let delayed = job.delayed;
             if untouched && job.due.is_some_and(|due| due > wall) {
                 self.delay(id);
+            } else if delayed {
+                self.begin(id, place);
             }
             for place in 0..self.jobs[&id].calls.len() {
                 let budget = self.budget(id, place);

@@ -31,6 +31,7 @@ pub(crate) enum State {
 pub(crate) enum Step {
     Delay,
     Park,
+    Ask,
     Queue,
     Follow,
     Start,
@@ -51,6 +52,7 @@ impl State {
         match (self, step) {
             (Staged | Due | Queued, Step::Delay) => Ok(Due),
             (Staged, Step::Park) => Ok(Parked),
+            (Staged | Due, Step::Ask) => Ok(Staged),
             (Staged | Due, Step::Follow) => Ok(Joined),
             (Staged | Due | Backoff | Joined, Step::Queue) | (Running, Step::Return) => Ok(Queued),
             (Queued, Step::Start) | (Joined, Step::TakeOver) => Ok(Running),
@@ -140,6 +142,7 @@ mod tests {
         let steps = [
             Step::Delay,
             Step::Park,
+            Step::Ask,
             Step::Queue,
             Step::Follow,
             Step::Start,

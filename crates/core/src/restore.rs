@@ -8,8 +8,10 @@ use crate::core::{Core, Moment, OnCrash};
 use crate::job::{CallId, JobId, LaneId};
 use crate::mutant::Mutant;
 use crate::outcome::{Failure, Outcome};
-use crate::plan::Plan;
-use crate::record::{CallRecord, Counters, JobRecord, LaneRecord, Record, Reservation, Write};
+use crate::plan::{Asked, Plan};
+use crate::record::{
+    CallRecord, Counters, JobRecord, LaneRecord, Lookup, Record, Reservation, Write,
+};
 use crate::time::{Now, Time};
 
 /// A call under which the process dies more often than this has failed (B2).
@@ -157,8 +159,14 @@ impl Restore {
             lane: next.lane.max(core.next.lane),
         };
         let jobs: Vec<(JobId, u32)> = core.jobs.iter().map(|(n, job)| (job.id, n)).collect();
+        let mut late = Vec::new();
         for &(_, job) in &jobs {
-            core.resume_job(job, now);
+            if core.resume_job(job, now, &mut self.plan) {
+                late.push(job);
+            }
+        }
+        for job in late {
+            core.begin_late(job, now, &mut self.plan);
         }
         for reservation in self.crashed {
             core.crashed(reservation.call, now, &mut self.plan);
@@ -218,7 +226,8 @@ impl Core {
     }
 
     /// The unsettled calls of the job's first unfinished stage go back to where they were.
-    fn resume_job(&mut self, job: u32, now: Now) {
+    /// A job that came due in the meantime is left for last: says whether it is one.
+    fn resume_job(&mut self, job: u32, now: Now, plan: &mut Plan) -> bool {
         let unsettled = |core: &Core, call: u32| !core.calls[call].is_settled();
         let calls = self.jobs[job].calls.clone();
         let open = calls.iter().copied().filter(|&call| unsettled(self, call));
@@ -233,14 +242,35 @@ impl Core {
             self.moments.insert((deadline, Moment::Deadline(job)));
         }
         let due = self.jobs[job].due();
-        if due > now.wall && self.jobs[job].left > 0 && self.untouched(job) {
-            self.jobs[job].stage_left = 0;
-            self.delay(job);
-            return;
+        if due > Time::ZERO && self.jobs[job].left > 0 && self.untouched(job) {
+            if due > now.wall {
+                self.jobs[job].stage_left = 0;
+                self.delay(job);
+            }
+            return due <= now.wall;
         }
         for call in stage_calls {
-            self.resume_call(call, now);
+            self.resume_call(call, now, plan);
         }
+        false
+    }
+
+    /// Starts a job that came due while nobody was there, at the place that it would have had.
+    fn begin_late(&mut self, job: u32, now: Now, plan: &mut Plan) {
+        for at in 0..self.jobs[job].calls.len() {
+            let call = self.jobs[job].calls[at];
+            if self.calls[call].stage == self.jobs[job].stage {
+                self.calls[call].place.joined_at = self.place_in_time(job, now);
+            }
+        }
+        self.begin_stage(job, now, plan);
+    }
+
+    /// When a call joined its queue whose job's record alone tells of it.
+    fn place_in_time(&self, job: u32, now: Now) -> Time {
+        let due = self.jobs[job].due();
+        let joined = if due > Time::ZERO { now.engine_time(due) } else { Time::ZERO };
+        joined.max(self.jobs[job].submitted_at).min(now.time).max(Time(1))
     }
 
     /// Whether no call has joined a queue yet or is parked.
@@ -252,27 +282,31 @@ impl Core {
         })
     }
 
-    fn resume_call(&mut self, call: u32, now: Now) {
+    fn resume_call(&mut self, call: u32, now: Now, plan: &mut Plan) {
         if self.calls[call].state == State::Parked {
             return;
         }
         let job = self.calls[call].job;
         if self.calls[call].place.joined_at == Time::ZERO {
-            let due = self.jobs[job].due();
-            let joined = if due > Time::ZERO { now.engine_time(due) } else { Time::ZERO };
-            let joined = joined.max(self.jobs[job].submitted_at).min(now.time);
-            self.calls[call].place.joined_at = joined.max(Time(1));
+            self.calls[call].place.joined_at = self.place_in_time(job, now);
         }
         self.hold_rss(call);
+        let waits_for_retry = self.calls[call].retry_at > now.time;
         if let Some(key) = self.jobs[job].cache_key().cloned() {
             let lane = self.calls[call].lane;
+            if !waits_for_retry {
+                // Its stage may have been about to start: the cache is asked, as always (C1).
+                let (job, lane) = (self.jobs[job].id, self.lanes[lane].name.clone());
+                plan.lookups.push(Asked { job, call, lookup: Lookup { lane, key } });
+                return;
+            }
             if let Some(leader) = self.find_same(lane, &key) {
                 self.follow(call, leader);
                 return;
             }
             self.same_calls.insert(lane, &key, call);
         }
-        if self.calls[call].retry_at > now.time {
+        if waits_for_retry {
             let until = self.calls[call].retry_at;
             self.calls[call].step(Step::BackOff);
             self.moments.insert((until, Moment::Retry(call)));

@@ -51,6 +51,7 @@ impl Core {
             self.settle(call, Outcome::Duplicate { of }, now, plan);
         } else if let Some(key) = self.jobs[job].cache_key().cloned() {
             self.hold_rss(call);
+            self.calls[call].step(Step::Ask);
             let lane = self.lanes[self.calls[call].lane].name.clone();
             let job = self.jobs[job].id;
             plan.lookups.push(Asked { job, call, lookup: Lookup { lane, key } });
@@ -124,6 +125,10 @@ impl Core {
         if let Some(leader) = self.find_same(lane, &lookup.key) {
             self.calls[call].place.joined_at = now.time;
             self.follow(call, leader);
+            // Only its record tells of a call that `moved` added.
+            if self.begins_late(call) {
+                self.write_call(call, plan);
+            }
         } else {
             self.same_calls.insert(lane, &lookup.key, call);
             self.join_queue(call, now, plan);
@@ -159,7 +164,6 @@ impl Core {
     pub(crate) fn join_queue(&mut self, call: u32, now: Now, plan: &mut Plan) {
         let job = &self.jobs[self.calls[call].job];
         let seq = (job.id.0 << 16) | u64::from(self.calls[call].index);
-        let later_stage = job.stage > 0 || self.calls[call].hops > 0;
         if self.calls[call].place.joined_at == Time::ZERO {
             self.calls[call].place.joined_at = now.time;
         }
@@ -170,13 +174,18 @@ impl Core {
         }
         self.calls[call].step(Step::Queue);
         self.line_up(call);
-        if later_stage {
+        if self.begins_late(call) {
             self.write_call(call, plan);
         }
         // Limits may have changed since it was submitted, and a move leads anywhere.
         if !self.fail_if_impossible(call, now, plan) {
             self.skip_if_hopeless(call, now, plan);
         }
+    }
+
+    /// Whether its job's record does not tell when it joined the queue.
+    fn begins_late(&self, call: u32) -> bool {
+        self.jobs[self.calls[call].job].stage > 0 || self.calls[call].hops > 0
     }
 
     /// Comes back to the queue after a restart, at its old place; the lane is looked at later.

@@ -397,8 +397,8 @@ impl Core {
         }
         (self.jobs[job].priority, self.jobs[job].named) = (priority, true);
         for call in queued {
-            // The default budget goes by priority (W1).
-            self.calls[call].max_wait = self.max_wait(call);
+            // Default budgets go by priority (W1), and nobody waits less because others joined.
+            self.calls[call].max_wait = self.calls[call].max_wait.max(self.max_wait(call));
             self.line_up(call);
         }
     }

@@ -134,7 +134,12 @@ fn in_peace(world: &mut World) {
     }
     let at = world.now();
     if world.is_up() && !world.is_idle() && world.book.violations.is_empty() {
-        world.book.violation("B3", at, "not everything ended after the faults stopped".into());
+        let now = world.clock.reading().now;
+        let core = world.machine().map(paceline::turn::Machine::core);
+        let stuck = world.book.some_unfinished(0);
+        let why = core.zip(stuck).and_then(|(core, job)| core.why_job(job, now));
+        let words = format!("not everything ended after the faults stopped: {stuck:?} {why:?}");
+        world.book.violation("B3", at, words);
     }
     world.book.world_ends(at);
     let unfinished = world.machine().map_or(0, |machine| machine.core().unfinished());
@@ -343,8 +348,8 @@ fn faults(world: &mut World, rng: &mut Rng, end: Time) {
                     Act::Lane(lane, if rng.one_in(2) { LaneAct::Pause } else { LaneAct::Reset })
                 }
                 _ => {
-                    let old = world.setup.lanes.iter().find(|(name, _)| *name == lane);
-                    let group = old.and_then(|(_, limits)| limits.group.clone());
+                    let (lane, old) = rng.pick(&world.setup.lanes).clone();
+                    let group = old.group;
                     let change = Limits { group, ..limits(rng) };
                     Act::Lane(lane, LaneAct::Change(Box::new(change)))
                 }

@@ -165,6 +165,8 @@ impl Book {
         for heard in heard {
             self.hear(heard);
         }
+        // A retry may be wanted at once.
+        self.come_due();
         for write in writes {
             self.digest(write);
         }

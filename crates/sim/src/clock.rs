@@ -17,12 +17,14 @@ pub(crate) struct Clock {
     /// Whether the wall clock was stepped since the last commit: a reboot now would leave the
     /// engine no clock to go by.
     pub(crate) stepped: bool,
+    /// Whether the machine was rebooted since the last commit: a step now would do the same.
+    pub(crate) rebooted: bool,
 }
 
 impl Clock {
     pub(crate) fn new() -> Clock {
         let booted_at = Time(DAWN.0 / 2);
-        Clock { truth: DAWN, wall_offset: 0, boot: 1, booted_at, stepped: false }
+        Clock { truth: DAWN, wall_offset: 0, boot: 1, booted_at, stepped: false, rebooted: false }
     }
 
     pub(crate) fn reading(&self) -> Reading {
@@ -38,11 +40,16 @@ impl Clock {
 
     pub(crate) fn reboot(&mut self) {
         self.boot += 1;
+        self.rebooted = true;
         self.booted_at = self.truth;
     }
 
     /// The engine time at which a process goes on with a store that was left with this stamp.
     pub(crate) fn engine_time(&self, last: Option<&Stamp>) -> Time {
+        // A store without a stamp starts at the wall clock; here that is the truth.
+        if last.is_none() {
+            return self.truth;
+        }
         let Reading { now, boot, since_boot } = self.reading();
         continued(last, now.wall, boot, since_boot)
     }

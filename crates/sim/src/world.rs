@@ -287,6 +287,8 @@ impl World {
                 self.crash(Span::millis(200));
                 self.setup = *setup;
             }
+            // Nobody is there to see a step, and after a reboot nobody could tell.
+            Act::StepWall(_) if !self.is_up() || self.clock.rebooted => {}
             Act::StepWall(by) => {
                 self.trace.note(self.clock.truth, format_args!("wall clock steps by {by} us"));
                 self.clock.step_wall(by);
@@ -360,7 +362,7 @@ impl World {
             self.tap.with(|tap| (std::mem::take(&mut tap.committed), tap.failed.take()));
         self.counts.turns += 1;
         if !writes.is_empty() {
-            self.clock.stepped = false;
+            (self.clock.stepped, self.clock.rebooted) = (false, false);
         }
         if failed != Some(Fault::Lost) {
             let wake_at = done.as_ref().ok().and_then(|done| done.wake_at);

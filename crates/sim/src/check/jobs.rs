@@ -28,6 +28,8 @@ pub(super) struct CallBook {
     pub(super) stage: u16,
     pub(super) state: State,
     pub(super) joined_at: Time,
+    /// Whether the store knows when it joined.
+    pub(super) place_durable: bool,
     /// Its budget when it joined the queue (W1).
     pub(super) max_wait: Option<Span>,
     pub(super) failures: u16,
@@ -90,7 +92,7 @@ impl Book {
         if self.finished.contains(&id) || self.jobs.insert(id, job).is_some() {
             self.broken("B1", format!("job {id} was accepted twice"));
         }
-        if later { self.delay(id) } else { self.begin(id) }
+        if later { self.delay(id) } else { self.begin(id, self.now.time) }
     }
 
     fn check_keys(&mut self, id: JobId, spec: &JobSpec, due: Option<Time>) {
@@ -121,8 +123,7 @@ impl Book {
     }
 
     /// The first stage that has calls left joins its queues.
-    fn begin(&mut self, id: JobId) {
-        let now = self.now.time;
+    fn begin(&mut self, id: JobId, joined_at: Time) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         job.delayed = false;
         let open = job.calls.iter().filter(|call| call.state != State::Settled);
@@ -136,7 +137,7 @@ impl Book {
             }
             if call.stage == stage && call.state == State::Staged {
                 call.state = if shared { State::Shared } else { State::Waiting };
-                call.joined_at = now;
+                call.joined_at = joined_at;
                 let budget = self.budget(id, place);
                 self.jobs.get_mut(&id).expect("found above").calls[place].max_wait = budget;
             }
@@ -182,7 +183,7 @@ impl Book {
         if moved && later {
             self.delay(id);
         } else if delayed && !later {
-            self.begin(id);
+            self.begin(id, self.now.time);
         }
     }
 
@@ -193,7 +194,7 @@ impl Book {
         let due = jobs.filter(|(_, job)| job.delayed && job.due.is_none_or(|due| due <= wall));
         let due: Vec<JobId> = due.map(|(id, _)| *id).collect();
         for id in due {
-            self.begin(id);
+            self.begin(id, now);
         }
         let mut back = Vec::new();
         for (&id, job) in &mut self.jobs {
@@ -212,22 +213,30 @@ impl Book {
 
     /// The engine starts anew: nothing runs, and what was never tried may be not due again.
     pub(super) fn jobs_reopened(&mut self) {
-        let wall = self.now.wall;
+        let (now, wall) = (self.now, self.now.wall);
         let ids: Vec<JobId> = self.jobs.keys().copied().collect();
         for id in ids {
             let kinds = &self.setup.kinds;
             let job = self.jobs.get_mut(&id).expect("listed above");
             job.parked = !kinds.iter().any(|kind| kind.name == job.spec.kind);
+            let due = job.due.map_or(Time::ZERO, |due| now.engine_time(due));
+            let place = due.max(job.submitted_at).min(now.time);
             for call in &mut job.calls {
                 if matches!(call.state, State::Running(_)) {
                     call.state = State::Waiting;
+                }
+                if !call.place_durable && call.joined_at > Time::ZERO {
+                    call.joined_at = place;
                 }
             }
             let untouched = job.calls.iter().all(|call| {
                 call.tries == 0 && !matches!(call.state, State::Settled | State::Backoff(_))
             });
+            let delayed = job.delayed;
             if untouched && job.due.is_some_and(|due| due > wall) {
                 self.delay(id);
+            } else if delayed {
+                self.begin(id, place);
             }
             for place in 0..self.jobs[&id].calls.len() {
                 let budget = self.budget(id, place);
@@ -278,7 +287,11 @@ impl Book {
             && self.answers.get(&(lane.clone(), key)).is_some_and(|until| now < *until)
             && self.started_by_cache_check(id, index)
         {
-            self.broken("C1", format!("job {id} asks {lane} for what the cache knows"));
+            let joined = crate::clock::seconds(self.jobs[&id].calls[usize::from(index)].joined_at);
+            self.broken(
+                "C1",
+                format!("job {id} asks {lane} since {joined} for what the cache knows"),
+            );
         }
     }
 
@@ -333,6 +346,7 @@ impl Book {
         let shared = self.jobs[&id].spec.cache_key.is_some();
         let budget = self.budget(id, place);
         let call = &mut self.jobs.get_mut(&id).expect("checked above").calls[place];
+        call.place_durable |= record.joined_at.is_some();
         if call.state == State::Staged {
             call.state = if shared { State::Shared } else { State::Waiting };
             call.joined_at = record.joined_at.unwrap_or(call.joined_at);
@@ -430,6 +444,7 @@ fn new_call(lane: &Arc<str>, stage: u16) -> CallBook {
         stage,
         state: State::Staged,
         joined_at: Time::ZERO,
+        place_durable: false,
         max_wait: None,
         failures: 0,
         refused: false,

@@ -9,6 +9,9 @@ use super::Book;
 use super::jobs::{CallBook, State};
 use super::lanes::LaneBook;
 
+/// A moment by which a turn is needed, for whom, and why.
+type Must = (Time, JobId, &'static str);
+
 /// A waiting call as the order sees it.
 #[derive(Clone, Debug)]
 struct Waiting {
@@ -89,7 +92,7 @@ impl Book {
         let waiting = self.waiting();
         self.check_room(&waiting);
         self.check_budgets(&waiting);
-        let mut must: Vec<Time> = self.moments();
+        let mut must: Vec<Must> = self.moments();
         let pool = self.setup.settings.pool.clone();
         let workers = self.busy < pool.base.get().saturating_sub(pool.interactive_reserve);
         let mut passed = Vec::new();
@@ -104,7 +107,8 @@ impl Book {
                 if at <= self.now.time {
                     passed.push((name.clone(), call.clone()));
                 } else if workers {
-                    must.push(at.min(self.opening_when_risen(lane, call, group)));
+                    let at = at.min(self.opening_when_risen(lane, call, group));
+                    must.push((at, call.id.job, "its lane opens"));
                 }
             }
         }
@@ -117,18 +121,19 @@ impl Book {
         } else {
             self.check_across_lanes(&passed);
         }
-        self.must_wake = must.into_iter().min();
-        self.check_wake(wake_at);
+        let first = must.into_iter().min();
+        self.must_wake = first.map(|(at, _, _)| at);
+        self.check_wake(first, wake_at);
         let now = self.now.time;
         self.lanes.values_mut().for_each(|lane| lane.trim(Span::hours(3), now));
     }
 
-    fn check_wake(&mut self, wake_at: Option<Time>) {
-        if let (Some(must), Some(wake)) = (self.must_wake, wake_at)
+    fn check_wake(&mut self, must: Option<Must>, wake_at: Option<Time>) {
+        if let (Some((must, job, why)), Some(wake)) = (must, wake_at)
             && wake > must + super::SLACK
         {
             let late = wake.since(must);
-            self.broken("W5", format!("the engine means to wake {late} too late"));
+            self.broken("W5", format!("job {job}: {why}, and the engine wakes {late} too late"));
             self.must_wake = None;
         }
     }
@@ -168,19 +173,21 @@ impl Book {
     }
 
     /// The moments at which something must happen, whatever the lanes do.
-    fn moments(&self) -> Vec<Time> {
+    fn moments(&self) -> Vec<Must> {
         let mut moments = Vec::new();
-        for job in self.jobs.values().filter(|job| !job.parked) {
-            moments.extend(job.deadline);
+        for (&id, job) in self.jobs.iter().filter(|(_, job)| !job.parked) {
+            moments.extend(job.deadline.map(|at| (at, id, "its deadline comes")));
             if job.delayed {
-                moments.extend(job.due.map(|due| self.now.engine_time(due)));
+                let due = job.due.map(|due| self.now.engine_time(due));
+                moments.extend(due.map(|at| (at, id, "it comes due")));
             }
             for call in &job.calls {
                 if let State::Backoff(until) = call.state {
-                    moments.push(until);
+                    moments.push((until, id, "its retry comes"));
                 }
                 if call.state == State::Waiting && call.tries == 0 {
-                    moments.extend(job.spec.start_within.map(|within| call.joined_at + within));
+                    let latest = job.spec.start_within.map(|within| call.joined_at + within);
+                    moments.extend(latest.map(|at| (at, id, "it must have started")));
                 }
             }
         }

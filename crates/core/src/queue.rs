@@ -179,14 +179,15 @@ impl Queue {
 
     /// Lines a call up at its place; says whether it is the head now.
     pub(crate) fn push(&mut self, tenant: u32, waiting: Waiting) -> bool {
-        if self.head.is_none() {
-            (self.tenant, self.turns) = (tenant, None);
-        } else if tenant != self.tenant && self.turns.is_none() {
-            let line = std::mem::take(&mut self.line);
-            let lines = BTreeMap::from([(self.tenant, (0, line))]);
-            let head = self.head.expect("checked above").place;
-            let order = BTreeSet::from([(0, head, self.tenant)]);
-            self.turns = Some(Box::new(Turns { lines, order, turn: 0 }));
+        match self.head {
+            None => (self.tenant, self.turns) = (tenant, None),
+            Some(head) if tenant != self.tenant && self.turns.is_none() => {
+                let line = std::mem::take(&mut self.line);
+                let lines = BTreeMap::from([(self.tenant, (0, line))]);
+                let order = BTreeSet::from([(0, head.place, self.tenant)]);
+                self.turns = Some(Box::new(Turns { lines, order, turn: 0 }));
+            }
+            Some(_) => {}
         }
         match &mut self.turns {
             Some(turns) => turns.push(tenant, waiting),

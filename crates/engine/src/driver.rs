@@ -33,6 +33,8 @@ pub(crate) enum Message {
     Ask(Input<oneshot::Sender<Reply>>),
     /// Somebody follows a job that was submitted earlier, and is answered with how it stands.
     Follow(JobId, mpsc::UnboundedSender<News>, oneshot::Sender<Reply>),
+    /// Somebody follows a job no more.
+    Unfollow(JobId),
     /// Somebody waits until nothing is left to do.
     AwaitIdle(oneshot::Sender<()>),
     Started(AttemptId, Time),
@@ -183,6 +185,7 @@ impl<S: Store> Driver<S> {
                     let waiter = Waiter::Latecomer(job, follower, to);
                     inputs.push(Input::Ask(Question::Job(job), waiter));
                 }
+                Message::Unfollow(job) => self.unfollow(job),
                 Message::AwaitIdle(waiter) => self.idle.push(waiter),
                 Message::Started(attempt, at) => inputs.push(Input::Started(attempt, at)),
                 Message::Told(attempt, told) => {
@@ -255,6 +258,16 @@ impl<S: Store> Driver<S> {
             followers.retain(|follower| !follower.is_closed());
         }
         followers.push(follower);
+    }
+
+    /// Lets go of followers that have gone, so that a job nobody follows costs nothing here.
+    fn unfollow(&mut self, job: JobId) {
+        if let Some(followers) = self.followers.get_mut(&job) {
+            followers.retain(|follower| !follower.is_closed());
+            if followers.is_empty() {
+                self.followers.remove(&job);
+            }
+        }
     }
 
     fn tell(&mut self, event: Event) {

@@ -1,11 +1,12 @@
 //! A caller's view of its job: outcomes as they come, then the report.
 
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, OnceLock};
 
 use paceline_core::{Admission, CallReport, JobId, Report, SubmitError};
 use tokio::sync::mpsc;
 
-use crate::driver::Ended;
+use crate::driver::{Ended, Message};
 
 /// What a follower hears.
 #[derive(Debug)]
@@ -23,6 +24,17 @@ pub struct Following {
     pub(crate) news: mpsc::UnboundedReceiver<News>,
     pub(crate) ended: Arc<OnceLock<Ended>>,
     pub(crate) report: Option<Arc<Report>>,
+    pub(crate) messages: Sender<Message>,
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        if self.report.is_none() {
+            self.news.close();
+            // An engine that has ended follows nothing.
+            let _ = self.messages.send(Message::Unfollow(self.job));
+        }
+    }
 }
 
 impl Following {
@@ -51,10 +63,7 @@ impl Following {
     /// The report, once every call has its outcome (J1).
     pub async fn report(mut self) -> Result<Arc<Report>, Ended> {
         while self.next().await.is_some() {}
-        match self.report {
-            Some(report) => Ok(report),
-            None => Err(end(&self.ended)),
-        }
+        self.report.clone().ok_or_else(|| end(&self.ended))
     }
 }
 

@@ -212,8 +212,8 @@ impl Paceline {
             admission @ (Admission::Accepted(job)
             | Admission::Joined(job)
             | Admission::Replaced(job)) => {
-                let ended = self.shared.ended.clone();
-                Ok(Following { admission, job, news, ended, report: None })
+                let (ended, messages) = (self.shared.ended.clone(), self.shared.messages.clone());
+                Ok(Following { admission, job, news, ended, report: None, messages })
             }
         }
     }
@@ -231,7 +231,8 @@ impl Paceline {
         };
         let report = view.stored.report.map(Arc::new);
         let (admission, ended) = (Admission::Joined(job), self.shared.ended.clone());
-        Ok(Some(Following { admission, job, news, ended, report }))
+        let messages = self.shared.messages.clone();
+        Ok(Some(Following { admission, job, news, ended, report, messages }))
     }
 
     /// Withdraws from a job; the last caller to do so cancels it (D1, W4).

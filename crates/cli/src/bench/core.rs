@@ -115,10 +115,10 @@ impl Bench {
         let mut spec = JobSpec::new("", &[]);
         spec.kind = self.kinds[kind].clone();
         spec.stages[0].push(self.lanes[lane].clone());
-        if (n / 4) % 2 == 0 {
+        if (n / 4).is_multiple_of(2) {
             spec.key = Some(n.to_le_bytes().as_slice().into());
         }
-        if priority == Priority::Rss || n % 9 == 0 {
+        if priority == Priority::Rss || n.is_multiple_of(9) {
             spec.max_wait = Some(Span::days(3_650));
         }
         // Background is the default: naming it would bring a `max_wait` of its own.

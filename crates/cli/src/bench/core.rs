@@ -52,6 +52,8 @@ struct Bench {
     /// Rss calls per lane so far.
     rss: Vec<usize>,
     kinds: Vec<Arc<str>>,
+    /// Payload and value of all.
+    value: paceline_core::Blob,
     roll: u64,
     running: Vec<AttemptId>,
 }
@@ -92,6 +94,7 @@ impl Bench {
             rss: vec![0; lanes],
             lanes: names,
             kinds,
+            value: Arc::default(),
             roll: 1,
             running: Vec::new(),
         }
@@ -123,7 +126,7 @@ impl Bench {
         }
         // Background is the default: naming it would bring a `max_wait` of its own.
         let priority = Some(priority).filter(|priority| *priority != Priority::Background);
-        let payload = Arc::default();
+        let payload = self.value.clone();
         let submission = Submission { priority, ..Submission::new(spec, payload) };
         self.core.submit(submission, self.now, plan).expect("a valid job");
     }
@@ -138,15 +141,23 @@ impl Bench {
             let wake = wake.max(self.now.time + Span::millis(500));
             self.now = Now { time: wake, wall: wake };
             plan.clear();
-            for attempt in std::mem::take(&mut self.running) {
-                let verdict = Verdict::Done { conclusive: true, value: Arc::default() };
+            // As a turn takes them: what ended first, then what is new.
+            let ended = std::mem::take(&mut self.running);
+            for &attempt in &ended {
                 self.core.started(attempt, self.now.time);
+            }
+            for &attempt in &ended {
+                let verdict = Verdict::Done { conclusive: true, value: self.value.clone() };
                 let told = Told { verdict, announced: None };
                 self.core.report(attempt, told, self.now, 0, &mut plan);
+            }
+            for &attempt in &ended {
                 self.core.ended(attempt, self.now, &mut plan);
-                done += 1;
+            }
+            for _ in &ended {
                 self.submit_into(&mut plan);
             }
+            done += ended.len();
             self.core.decide(self.now, &mut plan);
             self.running.extend(plan.starts.iter().map(|start| start.attempt));
         }

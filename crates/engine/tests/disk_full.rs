@@ -55,8 +55,8 @@ async fn b4_a_full_disk_ends_the_engine_and_loses_nothing_accepted() {
     assert!(matches!(&ended, Ended::Failed(error) if matches!(**error, StoreError::Full { .. })));
     let stop = pace.stop(Duration::ZERO).await.expect_err("it did not stop, it failed");
     assert_eq!(stop.to_string(), expected);
-    let late = pace.submit(ask("late")).await.expect_err("it has ended");
-    assert_eq!(late.to_string(), expected);
+    let refused = pace.submit(ask("late")).await.expect_err("it has ended");
+    assert_eq!(refused.to_string(), expected);
 
     disk.remount("size=64m");
     let pace = Paceline::open(&path).lane(lane).worker("ask", nothing).start().expect("the store");

@@ -181,6 +181,14 @@ impl Run {
     }
 }
 
+impl Drop for Run {
+    fn drop(&mut self) {
+        // A test that fails leaves no child behind; of one that is gone nothing is asked.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 /// What the children said, in the parent's own books.
 #[derive(Default)]
 struct Books {

@@ -1,10 +1,9 @@
-//! Stores that cannot be opened, and one whose disk fills up under the engine (B4).
+//! Stores that cannot be opened.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 
-use paceline::{Ended, Job, JobState, Lane, NotSubmitted, Paceline, StoreError};
+use paceline::{Lane, Paceline};
 
 use crate::desk::{ask, desk, soon, start};
 
@@ -54,91 +53,4 @@ async fn b1_a_log_cut_short_takes_nothing_with_it_that_the_file_holds() {
     let (copied, _desk) = open(&copy);
     let (jobs, _) = soon(copied.list(None, 100, None)).await.expect("running");
     assert!((20..=40).contains(&jobs.len()), "{} jobs", jobs.len());
-}
-
-#[tokio::test]
-#[cfg(target_os = "linux")]
-async fn b4_a_full_disk_ends_the_engine_and_loses_nothing_accepted() {
-    let Some(disk) = Disk::of("4m") else { return };
-    let path = disk.path().join("store.db");
-    let (worker, mut visits) = desk();
-    let pace = start(Paceline::open(&path).lane(Lane::new("a")).worker("ask", worker));
-    let mut running = pace.submit(ask("runs")).await.expect("accepted");
-    let mut visit = visits.next().await;
-    let payload = "x".repeat(100_000);
-    let mut accepted = vec![running.id()];
-    let failed = loop {
-        match soon(pace.submit(ask(&payload))).await {
-            Ok(job) => accepted.push(job.id()),
-            Err(error) => break error,
-        }
-        assert!(accepted.len() < 1_000, "the disk is small");
-    };
-    let real = path.canonicalize().expect("it is there");
-    let expected = format!(
-        "the engine has ended because its store failed: \
-         no room left on the disk of `{}`: free some space and start again",
-        real.display()
-    );
-    assert_eq!(failed.to_string(), expected);
-    assert!(matches!(failed, NotSubmitted::Ended(Ended::Failed(_))));
-    visit.dropped().await;
-    assert_eq!(soon(running.next()).await, None, "nothing is answered that was not written");
-    let ended = soon(running.report()).await.expect_err("it has ended");
-    assert!(matches!(&ended, Ended::Failed(error) if matches!(**error, StoreError::Full { .. })));
-    let stop = soon(pace.stop(std::time::Duration::ZERO)).await.expect_err("it did not stop");
-    assert_eq!(stop.to_string(), expected);
-    let late = soon(pace.submit(ask("late"))).await.expect_err("it has ended");
-    assert_eq!(late.to_string(), expected);
-
-    disk.remount("size=64m");
-    let (worker, mut visits) = desk();
-    let pace = start(Paceline::open(&path).lane(Lane::new("a")).worker("ask", worker));
-    let (jobs, _) = soon(pace.list(None, 1_000, None)).await.expect("running");
-    for id in &accepted {
-        assert!(jobs.iter().any(|job| job.stored.record.id == *id), "{id} is lost");
-    }
-    for _ in &jobs {
-        visits.next().await.answer(paceline::Outcome::empty());
-    }
-    soon(pace.idle()).await.expect("running");
-    let (done, _) = soon(pace.list(None, 1_000, Some(JobState::Done))).await.expect("running");
-    assert_eq!(done.len(), jobs.len());
-    let job = pace.submit(Job::new("ask", "x")).await.expect("there is room again");
-    soon(job.report()).await.expect("a report");
-}
-
-/// A small disk of its own, where the system lets us have one.
-struct Disk(tempfile::TempDir);
-
-impl Disk {
-    fn of(size: &str) -> Option<Disk> {
-        let disk = Disk(tempfile::tempdir().expect("a directory"));
-        let options = format!("size={size}");
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(disk.path());
-        if mount.stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
-            return Some(disk);
-        }
-        eprintln!("skipped: only root can mount a small disk");
-        None
-    }
-
-    fn path(&self) -> PathBuf {
-        self.0.path().canonicalize().expect("it is there")
-    }
-
-    #[track_caller]
-    fn remount(&self, options: &str) {
-        let options = format!("remount,{options}");
-        let status = Command::new("mount").args(["-o", &options]).arg(self.path()).status();
-        assert!(status.expect("it could mount before").success());
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        // An engine may still be closing its files; lazily gone is gone all the same.
-        let _ = Command::new("umount").arg("-l").arg(self.path()).stderr(Stdio::null()).status();
-    }
 }

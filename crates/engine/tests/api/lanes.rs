@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use paceline::{ChangeError, Group, Job, JobState, Lane, Outcome, Paceline, Reason, Span};
+use paceline::{ChangeError, Event, Group, Job, JobState, Lane, Outcome, Paceline, Reason, Span};
 
 use crate::desk::{ask, between, desk, moments, small, soon, start, when};
 
@@ -29,8 +29,10 @@ async fn a_paused_lane_starts_nothing_until_it_is_resumed() {
 #[tokio::test]
 async fn l6_a_reset_lifts_the_cooldown() {
     let (pace, mut desk) = small();
+    let mut events = pace.events();
     let job = pace.submit(ask("x")).await.expect("accepted");
     desk.next().await.answer(Outcome::throttled(Some(Duration::from_hours(1))));
+    while !matches!(soon(events.recv()).await.expect("none was missed"), Event::Closed(..)) {}
     let other = pace.submit(ask("y")).await.expect("accepted");
     let lane = &soon(pace.lanes()).await.expect("running")[0];
     assert_eq!(lane.cooldown_until, Some(lane.open_at));

@@ -57,7 +57,7 @@ async fn d1_a_waiting_job_takes_the_payload_of_the_one_that_replaces_it() {
 #[tokio::test]
 async fn d2_a_schedule_key_counts_until_the_job_is_due() {
     let (pace, mut desk) = small();
-    let later = |payload| ask(payload).schedule_key("nightly").delay("50ms");
+    let later = |payload| ask(payload).schedule_key("nightly").delay("300ms");
     let first = pace.submit(later("x")).await.expect("accepted");
     let second = pace.submit(later("y")).await.expect("accepted");
     assert_eq!(second.admission(), Admission::Joined(first.id()));

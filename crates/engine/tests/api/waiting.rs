@@ -11,15 +11,12 @@ use crate::desk::{ask, between, desk, moments, small, soon, start, when};
 #[tokio::test]
 async fn w5_delayed_work_starts_when_due() {
     let pace = start(Paceline::in_memory().lane(Lane::new("a").in_flight(4)).worker("ask", when));
-    let jobs = pace.submit_all([ask("now"), ask("later").delay("60ms")]).await;
-    let mut starts = Vec::new();
-    for job in jobs {
-        let job = job.expect("accepted");
-        starts.extend(moments(&soon(job.report()).await.expect("a report")));
-    }
-    // Both were submitted before the first began, so only the rest of the delay must pass.
-    let wait = between(starts[0], starts[1]);
-    assert!(wait >= Span::millis(10) && wait < Span::secs(10), "{wait}");
+    let job = pace.submit(ask("later").delay("60ms")).await.expect("accepted");
+    let view = soon(pace.job(job.id())).await.expect("running").expect("it is known");
+    let started = moments(&soon(job.report()).await.expect("a report"))[0];
+    let wait = between(view.stored.record.submitted_at.0, started);
+    // Due moments are of the wall clock, which may run a little faster than the engine's.
+    assert!(wait >= Span::millis(59) && wait < Span::secs(10), "{wait}");
 }
 
 #[tokio::test]
@@ -45,7 +42,7 @@ async fn w2_a_deadline_reports_what_there_is_and_names_what_is_missing() {
         .into_iter()
         .fold(Paceline::in_memory(), |all, name| all.lane(Lane::new(name)));
     let pace = start(builder.worker("ask", worker));
-    let job = Job::new("ask", "x").on(["a", "b"]).on(["c"]).deadline("60ms");
+    let job = Job::new("ask", "x").on(["a", "b"]).on(["c"]).deadline("300ms");
     let job = pace.submit(job).await.expect("accepted");
     let (first, second) = (desk.next().await, desk.next().await);
     let (a, mut b) = if first.lane == "a" { (first, second) } else { (second, first) };

@@ -80,7 +80,8 @@ async fn a_timeout_drops_the_future_and_frees_the_slot() {
     let report = soon(job.report()).await.expect("a report");
     assert_eq!(*failure(&report), Failure::transient("timeout").because("no answer in 20ms"));
     assert!(report.calls[0].ran >= Span::millis(20));
-    let job = pace.submit(ask("fast")).await.expect("accepted");
+    soon(pace.change(Lane::new("a"))).await.expect("running").expect("sound");
+    let job = pace.submit(ask("patient")).await.expect("accepted");
     desk.next().await.done();
     assert_eq!(soon(job.report()).await.expect("a report").state, JobState::Done);
 }
@@ -143,26 +144,33 @@ async fn l4_a_worker_that_is_late_gives_its_reservation_back_and_runs_again() {
     let pace = start(Paceline::in_memory().lane(lane).worker("ask", worker));
     let mut starts = pace.events();
     let job = pace.submit(ask("x").attempts(1)).await.expect("accepted");
-    for round in 0..3 {
+    for _ in 0..2 {
         let connected = soon(connecting.recv()).await.expect("the engine runs");
-        if round < 2 {
-            // Another job's due moment is the event that tells that `send_by` has passed.
-            let later = Job::new("ask", "later").delay("60ms").on([""; 0]);
-            let later = pace.submit(later).await.expect("accepted");
-            soon(later.report()).await.expect("a report");
-        }
+        // Another job's due moment is the event that tells that `send_by` has passed.
+        let later = Job::new("ask", "later").delay("60ms").on([""; 0]);
+        let later = pace.submit(later).await.expect("accepted");
+        soon(later.report()).await.expect("a report");
         connected.send(()).expect("it waits");
     }
-    let report = soon(job.report()).await.expect("a report");
+    let at_once = async {
+        while let Some(connected) = connecting.recv().await {
+            connected.send(()).expect("it waits");
+        }
+    };
+    let report = tokio::select! {
+        report = soon(job.report()) => report.expect("a report"),
+        () = at_once => unreachable!("the engine runs"),
+    };
     assert_eq!(report.calls[0].attempts, 1, "being late costs nothing");
-    assert_eq!(times_late.load(Ordering::Relaxed), 2);
+    let times_late = times_late.load(Ordering::Relaxed);
+    assert!(times_late >= 2, "a busy machine may be late once more");
     let used = soon(pace.lanes()).await.expect("running")[0].used[0].1;
     assert_eq!(used, 1, "and is charged nowhere");
     let mut started = 0;
     while let Ok(event) = starts.try_recv() {
         started += u32::from(matches!(event, Event::Started(..)));
     }
-    assert_eq!(started, 3);
+    assert_eq!(started, times_late + 1);
 }
 
 #[tokio::test]
@@ -220,7 +228,7 @@ async fn l6_throttled_closes_the_lane_and_costs_the_call_nothing() {
     let mut events = pace.events();
     let job = pace.submit(ask("x").attempts(1)).await.expect("accepted");
     let visit = desk.next().await;
-    visit.answer(Outcome::throttled(Some(Duration::from_millis(60))));
+    visit.answer(Outcome::throttled(Some(Duration::from_millis(300))));
     let until = loop {
         if let Event::Closed(lane, until) = soon(events.recv()).await.expect("none was missed") {
             assert_eq!(&*lane, "a");

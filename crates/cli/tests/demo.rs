@@ -15,12 +15,12 @@ fn it_ends_without_violations_and_says_so() {
     let stdout = String::from_utf8(output.stdout).expect("text");
     let stderr = String::from_utf8(output.stderr).expect("text");
     assert_eq!(output.status.code(), Some(0), "{stdout}{stderr}");
-    let rows = stdout.lines().skip_while(|line| !line.starts_with("service"));
-    let rows: Vec<&str> = rows.skip(1).take_while(|line| !line.is_empty()).collect();
+    let lines = stdout.lines().skip_while(|line| !line.starts_with("service"));
+    let rows: Vec<&str> = lines.skip(1).take_while(|line| !line.is_empty()).collect();
     assert_eq!(rows.len(), 5, "{stdout}");
     for row in rows {
-        let cells: Vec<&str> = row.split_whitespace().rev().take(5).collect();
-        let [violations, _at_once, refused, _failed, calls] = cells[..] else {
+        let numbers: Vec<&str> = row.split_whitespace().rev().take(5).collect();
+        let [violations, _at_once, refused, _failed, calls] = numbers[..] else {
             panic!("five numbers: {row}")
         };
         assert_eq!((violations, refused), ("0", "0"), "{stdout}");

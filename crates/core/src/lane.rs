@@ -217,10 +217,11 @@ impl Lane {
                 opening = Opening { at: from + gap, cause: Cause::Gap };
             }
         }
-        if rank < priority {
+        let own_gap = self.gap(priority);
+        if rank < priority && own_gap > Span::ZERO {
             let from = self.last(Some(priority));
             if from > Time::ZERO {
-                let own = Opening { at: from + self.gap(priority), cause: Cause::OwnGap };
+                let own = Opening { at: from + own_gap, cause: Cause::OwnGap };
                 opening = opening.latest(own);
             }
         }

@@ -60,7 +60,8 @@ impl Core {
         if deadline != Time::NEVER {
             self.moments.insert((deadline, Moment::Deadline(job)));
         }
-        if due > now.wall {
+        // A job without calls has nothing to wait for (J1).
+        if due > now.wall && self.jobs[job].left > 0 {
             self.delay(job);
         } else {
             self.begin_stage(job, now, plan);

@@ -237,10 +237,10 @@ impl Core {
         let (heads, count) = self.heads(lane, now);
         let heads = &heads[..count];
         let mut wake_at = Time::NEVER;
-        let mut rises_at = Time::NEVER;
+        // Whoever rises may pass those before it.
+        let rises_at = heads.iter().map(|head| head.rises_at).min().unwrap_or(Time::NEVER);
         let mut blocked = false;
         for head in heads {
-            rises_at = rises_at.min(head.rises_at);
             let opening = lane.opening_at(glance, head.demand());
             if opening.at <= now.time {
                 standing.any = Some(self.key(lane, head));

@@ -258,15 +258,16 @@ impl Lane {
         let mut opening = Opening::OPEN;
         let last =
             if Mutant::GapPerPriority.on() { self.last(Some(priority)) } else { glance.last };
-        let own_gap = gap(rank);
-        if own_gap > Span::ZERO && last > Time::ZERO {
-            opening = Opening { at: last + own_gap, cause: Cause::Gap };
+        let risen_gap = gap(rank);
+        if risen_gap > Span::ZERO && last > Time::ZERO {
+            opening = Opening { at: last + risen_gap, cause: Cause::Gap };
         }
-        if rank < priority {
+        let own_gap = gap(priority);
+        if rank < priority && own_gap > Span::ZERO {
             let from = self.last(Some(priority));
             if from > Time::ZERO {
-                opening =
-                    opening.latest(Opening { at: from + gap(priority), cause: Cause::OwnGap });
+                let own = Opening { at: from + own_gap, cause: Cause::OwnGap };
+                opening = opening.latest(own);
             }
         }
         opening = opening.latest(glance.shared);

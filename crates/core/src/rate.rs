@@ -65,6 +65,7 @@ impl fmt::Display for Rate {
         let per = self.per.to_string();
         // `1/1s` is how nobody writes it.
         let unit = per.strip_prefix('1').filter(|u| u.bytes().all(|b| b.is_ascii_alphabetic()));
+        let unit = unit.map(|unit| if unit == "m" { "min" } else { unit });
         write!(f, "{}/{}", self.max, unit.unwrap_or(&per))
     }
 }

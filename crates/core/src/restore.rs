@@ -174,6 +174,10 @@ impl Restore {
         for &lane in self.lanes.values() {
             core.fail_impossible(lane, now, &mut self.plan);
         }
+        // Whoever would not wait for a group's opening must hear of it.
+        for group in core.groups.iter().map(|(number, _)| number).collect::<Vec<u32>>() {
+            core.touch_group(group);
+        }
         // A stage whose last call settled as the process died: nothing else would move the job.
         for (id, job) in jobs {
             let whole = core.jobs.get(job).is_some_and(|job| job.id == id && job.stage_left == 0);

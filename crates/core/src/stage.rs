@@ -184,7 +184,7 @@ impl Core {
     }
 
     /// Whether its job's record does not tell when it joined the queue.
-    fn begins_late(&self, call: u32) -> bool {
+    pub(crate) fn begins_late(&self, call: u32) -> bool {
         self.jobs[self.calls[call].job].stage > 0 || self.calls[call].hops > 0
     }
 

@@ -60,7 +60,8 @@ impl Core {
         if deadline != Time::NEVER {
             self.moments.insert((deadline, Moment::Deadline(job)));
         }
-        if due > now.wall {
+        // A job without calls has nothing to wait for (J1).
+        if due > now.wall && self.jobs[job].left > 0 {
             self.delay(job);
         } else {
             self.begin_stage(job, now, plan);
@@ -355,9 +356,7 @@ impl Core {
         }
         if due.is_some() {
             for call in self.jobs[job].calls.clone() {
-                if self.calls[call].state == State::Queued {
-                    self.put_back(call);
-                }
+                self.put_back(call, plan);
             }
             self.delay(job);
         } else if waited_to_be_due {
@@ -365,15 +364,20 @@ impl Core {
         }
     }
 
-    /// Undoes joining the queue: the call waits to be due as if it had never been.
-    fn put_back(&mut self, call: u32) {
-        self.unqueue(call);
-        self.forget_same(call);
+    /// Undoes the beginning of a call: it waits to be due as if it had never been.
+    fn put_back(&mut self, call: u32, plan: &mut Plan) {
+        if self.calls[call].state == State::Queued {
+            self.unqueue(call);
+            self.forget_same(call);
+        }
         let (job, lane) = (self.calls[call].job, self.calls[call].lane);
         self.lanes[lane].rss.retain(|(_, other)| *other != call);
         let place = std::mem::take(&mut self.calls[call].place);
         let within = self.jobs[job].start_within();
         self.moments.remove(&(place.joined_at + within, Moment::StartWithin(call)));
+        if place.joined_at > Time::ZERO && self.begins_late(call) {
+            self.write_call(call, plan);
+        }
     }
 
     pub(crate) fn write_terms(&self, job: u32, plan: &mut Plan) {

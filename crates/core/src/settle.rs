@@ -46,6 +46,7 @@ impl Core {
         if std::mem::replace(&mut known.reported, true) {
             return;
         }
+        let told = bounded(told, self.settings.max_payload);
         let (call, lane) = (known.call.take(), known.lane);
         let ran = known.started_at.map_or(Span::ZERO, |at| now.time.since(at));
         if told.verdict == Verdict::Unused {
@@ -502,5 +503,38 @@ impl Core {
         let report = Arc::new(report);
         plan.writes.push(Write::Finish(report.clone()));
         plan.events.push(Event::Finished(report));
+    }
+}
+
+/// A worker's value or payload is held to the same bound as a caller's.
+fn bounded(mut told: Told, max: usize) -> Told {
+    let size = match &told.verdict {
+        Verdict::Done { value, .. } => value.len(),
+        Verdict::Moved { payload: Some(payload), .. } => payload.len(),
+        _ => 0,
+    };
+    if size > max {
+        let message = format!("{size} bytes are too many: at most {max}");
+        let failure = Failure::permanent("too_large").because(&message);
+        told.verdict = Verdict::Failed { failure, retry_after: None };
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_over_the_bound_is_a_failure_that_says_so() {
+        let done = |size: usize| Told {
+            verdict: Verdict::Done { conclusive: true, value: vec![b'1'; size].into() },
+            announced: None,
+        };
+        assert!(matches!(bounded(done(10), 10).verdict, Verdict::Done { .. }));
+        let Verdict::Failed { failure, .. } = bounded(done(11), 10).verdict else {
+            panic!("it is too large");
+        };
+        assert_eq!(failure.message.as_deref(), Some("11 bytes are too many: at most 10"));
     }
 }

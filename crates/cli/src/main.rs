@@ -10,6 +10,10 @@ use paceline_cli::exit::Exit;
 use paceline_cli::output::{data, fail};
 use paceline_cli::{bench, demo, mock};
 
+/// Jobs are many small pieces of memory that come and go together.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Runs work against services you do not own: at their pace, never past their limits.
 #[derive(Parser)]
 #[command(name = "paceline", version, arg_required_else_help = true)]

@@ -51,6 +51,8 @@ pub(super) struct JobBook {
     pub(super) delayed: bool,
     pub(super) parked: bool,
     pub(super) callers: u32,
+    /// Its due moment was replaced: it entered the queue by another door (D1).
+    pub(super) replaced: bool,
     /// When a caller last left it to the others.
     pub(super) detached_at: Time,
     pub(super) calls: Vec<CallBook>,
@@ -86,6 +88,7 @@ impl Book {
             delayed: later,
             parked: false,
             callers: record.terms.callers,
+            replaced: false,
             detached_at: Time::ZERO,
             calls,
         };
@@ -171,12 +174,15 @@ impl Book {
         job.priority = terms.priority.unwrap_or_default();
         job.named = terms.priority.is_some();
         let moved = job.due != terms.due;
+        job.replaced |= moved;
         job.due = terms.due;
         let later = terms.due.is_some_and(|due| due > wall);
         if raised {
             for place in 0..self.jobs[&id].calls.len() {
                 let budget = self.budget(id, place);
-                self.jobs.get_mut(&id).expect("found above").calls[place].max_wait = budget;
+                let call = &mut self.jobs.get_mut(&id).expect("found above").calls[place];
+                // Nobody waits less because others joined.
+                call.max_wait = call.max_wait.zip(budget).map(|(old, new)| old.max(new));
             }
         }
         let delayed = self.jobs[&id].delayed;
@@ -288,7 +294,10 @@ impl Book {
             && self.started_by_cache_check(id, index)
         {
             let joined = crate::clock::seconds(self.jobs[&id].calls[usize::from(index)].joined_at);
-            self.broken("C1", format!("job {id} asks {lane} since {joined} for what the cache knows"));
+            self.broken(
+                "C1",
+                format!("job {id} asks {lane} since {joined} for what the cache knows"),
+            );
         }
     }
 

@@ -86,10 +86,15 @@ impl Book {
         }
         waiting.sort_by_key(Waiting::key);
         let Some(own) = waiting.iter().find(|call| call.id == reservation.call) else { return };
-        let passed = waiting
-            .iter()
-            .take_while(|call| call.id != own.id)
-            .find(|call| lane.opening(call.priority, call.rank) <= self.now.time);
+        // The last slots are for calls submitted as interactive (P3).
+        let pool = &self.setup.settings.pool;
+        let kept = own.priority == Priority::Interactive
+            && self.busy >= pool.base.get().saturating_sub(pool.interactive_reserve);
+        let mut better = waiting.iter().take_while(|call| call.id != own.id);
+        let passed = better.find(|call| {
+            let barred = kept && call.priority != Priority::Interactive;
+            !barred && lane.opening(call.priority, call.rank) <= self.now.time
+        });
         if let Some(passed) = passed {
             let words = format!(
                 "{name}: job {} ({} as {}) went before job {} ({} as {})",

@@ -163,7 +163,9 @@ impl Book {
         self.cancelled.clear();
         self.come_due();
         for heard in heard {
-            self.hear(heard);
+            if !matches!(heard, Heard::Lane(lane, act) if ignored(lane, act, writes)) {
+                self.hear(heard);
+            }
         }
         // A retry may be wanted at once.
         self.come_due();
@@ -247,4 +249,10 @@ impl Book {
     pub(crate) fn answered_jobs(&self) -> impl Iterator<Item = JobId> + '_ {
         self.answered.iter().copied()
     }
+}
+
+/// Whether the lane was not there to be stopped, let go on or forgiven: that is always written.
+fn ignored(lane: &Arc<str>, act: &LaneAct, writes: &[Write]) -> bool {
+    let written = |write: &Write| matches!(write, Write::Lane(record) if record.name == *lane);
+    !matches!(act, LaneAct::Change(_)) && !writes.iter().any(written)
 }

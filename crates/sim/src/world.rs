@@ -261,6 +261,9 @@ impl World {
     fn act(&mut self, act: Act) {
         let to_the_engine =
             matches!(act, Act::Submit(_) | Act::Cancel(_) | Act::CancelSome | Act::Lane(..));
+        if !self.is_up() && matches!(act, Act::Lane(..)) {
+            return;
+        }
         if !self.is_up() && (to_the_engine || matches!(act, Act::Restart(_) | Act::Heal)) {
             // Whoever finds nobody in comes again.
             return self.after_act(Span::millis(100), act);

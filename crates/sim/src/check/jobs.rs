@@ -30,6 +30,8 @@ pub(super) struct CallBook {
     pub(super) joined_at: Time,
     /// Whether the store knows when it joined.
     pub(super) place_durable: bool,
+    /// Whether the store knows anything of it but its job.
+    pub(super) recorded: bool,
     /// Its budget when it joined the queue (W1).
     pub(super) max_wait: Option<Span>,
     pub(super) failures: u16,
@@ -148,7 +150,7 @@ impl Book {
     }
 
     /// How long a call waits for a closed lane (W1).
-    fn budget(&self, id: JobId, place: usize) -> Option<Span> {
+    pub(super) fn budget(&self, id: JobId, place: usize) -> Option<Span> {
         let job = &self.jobs[&id];
         if job.spec.max_wait.is_some() {
             return job.spec.max_wait;
@@ -235,9 +237,8 @@ impl Book {
                     call.joined_at = place;
                 }
             }
-            let untouched = job.calls.iter().all(|call| {
-                call.tries == 0 && !matches!(call.state, State::Settled | State::Backoff(_))
-            });
+            let mut calls = job.calls.iter();
+            let untouched = calls.all(|call| !call.recorded && call.state != State::Settled);
             let delayed = job.delayed;
             if untouched && job.due.is_some_and(|due| due > wall) {
                 self.delay(id);
@@ -353,6 +354,7 @@ impl Book {
         let budget = self.budget(id, place);
         let call = &mut self.jobs.get_mut(&id).expect("checked above").calls[place];
         call.place_durable |= record.joined_at.is_some();
+        call.recorded = true;
         if call.state == State::Staged {
             call.state = if shared { State::Shared } else { State::Waiting };
             call.joined_at = record.joined_at.unwrap_or(call.joined_at);
@@ -451,6 +453,7 @@ fn new_call(lane: &Arc<str>, stage: u16) -> CallBook {
         state: State::Staged,
         joined_at: Time::ZERO,
         place_durable: false,
+        recorded: false,
         max_wait: None,
         failures: 0,
         refused: false,

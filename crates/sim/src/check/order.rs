@@ -329,6 +329,7 @@ impl Book {
                 let honest = wait > max_wait
                     && *priority == job.priority
                     && (call.max_wait == Some(*max_wait)
+                        || self.budget(id, place) == Some(*max_wait)
                         || call.state == State::Shared
                         || call.state == State::Staged);
                 (!honest).then(|| {

@@ -74,6 +74,8 @@ pub(crate) struct Book {
     lane_ids: BTreeMap<LaneId, Arc<str>>,
     groups: BTreeMap<String, GroupBook>,
     jobs: BTreeMap<JobId, JobBook>,
+    /// Unfinished jobs by key.
+    keys: BTreeMap<Blob, JobId>,
     finished: BTreeSet<JobId>,
     answered: BTreeSet<JobId>,
     /// Which lane an attempt is on.
@@ -100,6 +102,7 @@ impl Book {
             lane_ids: BTreeMap::new(),
             groups: BTreeMap::new(),
             jobs: BTreeMap::new(),
+            keys: BTreeMap::new(),
             finished: BTreeSet::new(),
             answered: BTreeSet::new(),
             tries: BTreeMap::new(),

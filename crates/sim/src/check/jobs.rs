@@ -103,15 +103,18 @@ impl Book {
     fn check_keys(&mut self, id: JobId, spec: &JobSpec, due: Option<Time>) {
         let wall = self.now.wall;
         let same = |a: &Option<Blob>, b: &Option<Blob>| a.is_some() && a == b;
-        let twin = self.jobs.iter().find(|(_, job)| same(&job.spec.key, &spec.key));
-        if let Some((other, _)) = twin {
+        let twin = spec.key.clone().and_then(|key| self.keys.insert(key, id));
+        if let Some(other) = twin {
             let words = format!("job {id} has the key of job {other}, which is not finished");
             self.broken("D1", words);
         }
         let later = due.is_some_and(|due| due > wall);
+        if spec.schedule_key.is_none() || !later {
+            return;
+        }
         let mut waiting = self.jobs.iter().filter(|(_, job)| job.delayed);
         let twin = waiting.find(|(_, job)| same(&job.spec.schedule_key, &spec.schedule_key));
-        if let Some((other, _)) = twin.filter(|_| later) {
+        if let Some((other, _)) = twin {
             let words = format!("job {id} has the schedule key of job {other}, which is not due");
             self.broken("D2", words);
         }
@@ -411,6 +414,9 @@ impl Book {
             self.settled(id, place, &call.outcome, call.cached);
         }
         let job = self.jobs.remove(&id).expect("checked above");
+        if let Some(key) = &job.spec.key {
+            self.keys.remove(key);
+        }
         self.finished.insert(id);
         if job.calls.len() != report.calls.len() {
             self.broken("J1", format!("the report of job {id} misses calls"));

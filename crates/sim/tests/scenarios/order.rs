@@ -120,7 +120,12 @@ fn p5_one_hung_lane_does_not_delay_another_even_when_it_has_eaten_the_base_worke
     let trace = world.run_for("10s");
     assert_eq!(trace.matches("start").count(), 12, "half of twenty workers, and the two\n{trace}");
     let fine: Vec<&str> = trace.lines().filter(|line| line.contains("fine")).collect();
-    insta::assert_snapshot!(fine.join("\n"), @"");
+    insta::assert_snapshot!(fine.join("\n"), @"
+    5.000 start #31 fine background
+    6.000 done #31 fine
+    6.000 start #32 fine interactive
+    7.000 done #32 fine
+    ");
 }
 
 #[test]
@@ -138,5 +143,7 @@ fn q3_the_pool_grows_one_worker_per_step_while_calls_lack_one() {
     insta::assert_snapshot!(world.run_for("10s"), @"
     0.000 start #1 b background
     0.000 start #2 a background
+    1.000 start #3 b background
+    2.000 start #4 a background
     ");
 }

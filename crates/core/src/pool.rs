@@ -69,7 +69,9 @@ impl Pool {
             return;
         }
         let since = *self.quiet_since.get_or_insert(now);
-        let base = self.settings.base.get();
+        // Busy workers cannot go, and those kept for interactive calls stay (P3).
+        let held = self.busy.saturating_add(self.settings.interactive_reserve);
+        let base = self.settings.base.get().max(held);
         if self.size <= base {
             return;
         }
@@ -167,6 +169,17 @@ mod tests {
         assert_eq!(pool.size(), 17);
         pool.adjust(100, 10_000, second(333));
         assert_eq!(pool.size(), 10);
+    }
+
+    #[test]
+    fn p3_shrinking_leaves_the_slots_kept_for_interactive_calls() {
+        let mut pool = Pool::new(PoolSettings::default());
+        pool.adjust(0, 10_000, second(0));
+        assert!(pool.grow(second(0)));
+        (0..10).for_each(|_| pool.take());
+        pool.adjust(0, 10_000, second(5));
+        assert_eq!((pool.size(), pool.door()), (11, Some(Door::Interactive)));
+        assert!(pool.grow(second(5)));
     }
 
     #[test]

@@ -74,6 +74,8 @@ pub(crate) struct Book {
     lane_ids: BTreeMap<LaneId, Arc<str>>,
     groups: BTreeMap<String, GroupBook>,
     jobs: BTreeMap<JobId, JobBook>,
+    /// Unfinished jobs by key.
+    keys: BTreeMap<Blob, JobId>,
     finished: BTreeSet<JobId>,
     answered: BTreeSet<JobId>,
     /// Which lane an attempt is on.
@@ -100,6 +102,7 @@ impl Book {
             lane_ids: BTreeMap::new(),
             groups: BTreeMap::new(),
             jobs: BTreeMap::new(),
+            keys: BTreeMap::new(),
             finished: BTreeSet::new(),
             answered: BTreeSet::new(),
             tries: BTreeMap::new(),
@@ -163,7 +166,9 @@ impl Book {
         self.cancelled.clear();
         self.come_due();
         for heard in heard {
-            self.hear(heard);
+            if !matches!(heard, Heard::Lane(lane, act) if ignored(lane, act, writes)) {
+                self.hear(heard);
+            }
         }
         // A retry may be wanted at once.
         self.come_due();
@@ -247,4 +252,10 @@ impl Book {
     pub(crate) fn answered_jobs(&self) -> impl Iterator<Item = JobId> + '_ {
         self.answered.iter().copied()
     }
+}
+
+/// Whether the lane was not there to be stopped, let go on or forgiven: that is always written.
+fn ignored(lane: &Arc<str>, act: &LaneAct, writes: &[Write]) -> bool {
+    let written = |write: &Write| matches!(write, Write::Lane(record) if record.name == *lane);
+    !matches!(act, LaneAct::Change(_)) && !writes.iter().any(written)
 }

@@ -261,7 +261,7 @@ impl World {
     }
 
     fn up(&mut self) {
-        if !self.is_up() {
+        if !std::mem::replace(&mut self.begun, true) {
             self.open();
         }
     }
@@ -271,6 +271,14 @@ impl World {
         self.up();
         assert_eq!(wish.label, self.next_label, "stories number their jobs in order");
         self.act_at(self.now(), Act::Submit(vec![wish.job]));
+        self.settle_now();
+    }
+
+    /// Somebody submits many jobs in one go.
+    pub fn submit_all(&mut self, wishes: Vec<Wish>) {
+        self.up();
+        let jobs = wishes.into_iter().map(|wish| wish.job).collect();
+        self.act_at(self.now(), Act::Submit(jobs));
         self.settle_now();
     }
 
@@ -339,9 +347,10 @@ impl World {
         let until = |at: Option<Time>| at.map_or("-".into(), crate::clock::seconds);
         whys.into_iter()
             .map(|(_, why)| {
-                let also: Vec<&str> = why.also.iter().map(|reason| reason.name()).collect();
+                let also = why.also.iter().map(|reason| format!(", also {}", reason.name()));
                 let (lane, reason, ahead) = (why.lane, why.reason.name(), why.ahead);
-                format!("{lane}: {reason} until {}, {ahead} ahead, also {also:?}", until(why.until))
+                let also: String = also.collect();
+                format!("{lane}: {reason} until {}, {ahead} ahead{also}", until(why.until))
             })
             .collect()
     }

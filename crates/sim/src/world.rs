@@ -136,7 +136,8 @@ pub struct World {
     committing: Option<Done<Ticket>>,
     wake_at: Option<Time>,
     turns_at_once: u32,
-    last_turn: Time,
+    /// Whether the engine was ever started.
+    pub(crate) begun: bool,
 }
 
 impl World {
@@ -166,7 +167,7 @@ impl World {
             committing: None,
             wake_at: None,
             turns_at_once: 0,
-            last_turn: Time::ZERO,
+            begun: false,
         }
     }
 
@@ -261,13 +262,16 @@ impl World {
     fn act(&mut self, act: Act) {
         let to_the_engine =
             matches!(act, Act::Submit(_) | Act::Cancel(_) | Act::CancelSome | Act::Lane(..));
+        if !self.is_up() && matches!(act, Act::Lane(..)) {
+            return;
+        }
         if !self.is_up() && (to_the_engine || matches!(act, Act::Restart(_) | Act::Heal)) {
             // Whoever finds nobody in comes again.
             return self.after_act(Span::millis(100), act);
         }
         self.counts.act(&act);
         match act {
-            Act::Submit(jobs) => self.submit_all(jobs),
+            Act::Submit(jobs) => self.take_in(jobs),
             Act::Cancel(job) => self.inbox.push(Input::Cancel(job, Ticket::Other)),
             Act::CancelSome => {
                 let roll = self.rng.next();
@@ -306,7 +310,7 @@ impl World {
         self.act_at(self.now() + span, act);
     }
 
-    fn submit_all(&mut self, jobs: Vec<Submission>) {
+    fn take_in(&mut self, jobs: Vec<Submission>) {
         let labels = (self.next_label..).take(jobs.len()).collect();
         self.next_label += jobs.len() as u64;
         self.inbox.push(Input::Submit(jobs, Ticket::Submit(labels)));
@@ -354,7 +358,9 @@ impl World {
     fn turn(&mut self) {
         let reading = self.clock.reading();
         let inputs = std::mem::take(&mut self.inbox);
-        self.watch_for_loops();
+        if inputs.is_empty() {
+            self.watch_for_loops();
+        }
         let heard: Vec<Heard> = inputs.iter().filter_map(Heard::of).collect();
         let machine = self.machine.as_mut().expect("only a running engine takes turns");
         let done = machine.turn(inputs, reading);
@@ -397,7 +403,6 @@ impl World {
     }
 
     fn watch_for_loops(&mut self) {
-        self.last_turn = self.now();
         self.turns_at_once += 1;
         if self.turns_at_once == MOST_TURNS_AT_ONCE {
             self.book.violation(

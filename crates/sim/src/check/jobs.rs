@@ -30,6 +30,8 @@ pub(super) struct CallBook {
     pub(super) joined_at: Time,
     /// Whether the store knows when it joined.
     pub(super) place_durable: bool,
+    /// Whether the store knows anything of it but its job.
+    pub(super) recorded: bool,
     /// Its budget when it joined the queue (W1).
     pub(super) max_wait: Option<Span>,
     pub(super) failures: u16,
@@ -51,6 +53,8 @@ pub(super) struct JobBook {
     pub(super) delayed: bool,
     pub(super) parked: bool,
     pub(super) callers: u32,
+    /// Its due moment was replaced: it entered the queue by another door (D1).
+    pub(super) replaced: bool,
     /// When a caller last left it to the others.
     pub(super) detached_at: Time,
     pub(super) calls: Vec<CallBook>,
@@ -86,6 +90,7 @@ impl Book {
             delayed: later,
             parked: false,
             callers: record.terms.callers,
+            replaced: false,
             detached_at: Time::ZERO,
             calls,
         };
@@ -98,15 +103,18 @@ impl Book {
     fn check_keys(&mut self, id: JobId, spec: &JobSpec, due: Option<Time>) {
         let wall = self.now.wall;
         let same = |a: &Option<Blob>, b: &Option<Blob>| a.is_some() && a == b;
-        let twin = self.jobs.iter().find(|(_, job)| same(&job.spec.key, &spec.key));
-        if let Some((other, _)) = twin {
+        let twin = spec.key.clone().and_then(|key| self.keys.insert(key, id));
+        if let Some(other) = twin {
             let words = format!("job {id} has the key of job {other}, which is not finished");
             self.broken("D1", words);
         }
         let later = due.is_some_and(|due| due > wall);
+        if spec.schedule_key.is_none() || !later {
+            return;
+        }
         let mut waiting = self.jobs.iter().filter(|(_, job)| job.delayed);
         let twin = waiting.find(|(_, job)| same(&job.spec.schedule_key, &spec.schedule_key));
-        if let Some((other, _)) = twin.filter(|_| later) {
+        if let Some((other, _)) = twin {
             let words = format!("job {id} has the schedule key of job {other}, which is not due");
             self.broken("D2", words);
         }
@@ -145,7 +153,7 @@ impl Book {
     }
 
     /// How long a call waits for a closed lane (W1).
-    fn budget(&self, id: JobId, place: usize) -> Option<Span> {
+    pub(super) fn budget(&self, id: JobId, place: usize) -> Option<Span> {
         let job = &self.jobs[&id];
         if job.spec.max_wait.is_some() {
             return job.spec.max_wait;
@@ -171,12 +179,15 @@ impl Book {
         job.priority = terms.priority.unwrap_or_default();
         job.named = terms.priority.is_some();
         let moved = job.due != terms.due;
+        job.replaced |= moved;
         job.due = terms.due;
         let later = terms.due.is_some_and(|due| due > wall);
         if raised {
             for place in 0..self.jobs[&id].calls.len() {
                 let budget = self.budget(id, place);
-                self.jobs.get_mut(&id).expect("found above").calls[place].max_wait = budget;
+                let call = &mut self.jobs.get_mut(&id).expect("found above").calls[place];
+                // Nobody waits less because others joined.
+                call.max_wait = call.max_wait.zip(budget).map(|(old, new)| old.max(new));
             }
         }
         let delayed = self.jobs[&id].delayed;
@@ -229,9 +240,8 @@ impl Book {
                     call.joined_at = place;
                 }
             }
-            let untouched = job.calls.iter().all(|call| {
-                call.tries == 0 && !matches!(call.state, State::Settled | State::Backoff(_))
-            });
+            let mut calls = job.calls.iter();
+            let untouched = calls.all(|call| !call.recorded && call.state != State::Settled);
             let delayed = job.delayed;
             if untouched && job.due.is_some_and(|due| due > wall) {
                 self.delay(id);
@@ -347,6 +357,7 @@ impl Book {
         let budget = self.budget(id, place);
         let call = &mut self.jobs.get_mut(&id).expect("checked above").calls[place];
         call.place_durable |= record.joined_at.is_some();
+        call.recorded = true;
         if call.state == State::Staged {
             call.state = if shared { State::Shared } else { State::Waiting };
             call.joined_at = record.joined_at.unwrap_or(call.joined_at);
@@ -403,6 +414,9 @@ impl Book {
             self.settled(id, place, &call.outcome, call.cached);
         }
         let job = self.jobs.remove(&id).expect("checked above");
+        if let Some(key) = &job.spec.key {
+            self.keys.remove(key);
+        }
         self.finished.insert(id);
         if job.calls.len() != report.calls.len() {
             self.broken("J1", format!("the report of job {id} misses calls"));
@@ -445,6 +459,7 @@ fn new_call(lane: &Arc<str>, stage: u16) -> CallBook {
         state: State::Staged,
         joined_at: Time::ZERO,
         place_durable: false,
+        recorded: false,
         max_wait: None,
         failures: 0,
         refused: false,

@@ -27,7 +27,6 @@ pub(super) struct Try {
     pub(super) call: CallId,
     pub(super) priority: Priority,
     pub(super) cost: u32,
-    pub(super) reserved_at: Time,
     /// The highest rank that its age allowed when it was reserved (P2).
     pub(super) rank: Priority,
     pub(super) rules: Arc<InForce>,

@@ -51,10 +51,24 @@ impl Book {
         lanes
     }
 
-    /// Whether the plain model says when this lane's calls go: one tenant, cost 1, not bent.
-    fn is_plain(&self, lane: &LaneBook, waiting: &[Waiting]) -> bool {
-        let one_tenant = waiting.windows(2).all(|pair| pair[0].tenant == pair[1].tenant);
-        one_tenant && !lane.bent && waiting.iter().all(|call| call.cost == 1)
+    /// Whether the plain model says when this lane's calls go: one tenant, cost 1, not bent. A
+    /// head that waits for a larger cost holds up its lane, and its group.
+    fn is_plain(&self, name: &Arc<str>, waiting: &[Waiting]) -> bool {
+        let lane = &self.lanes[name];
+        let group = lane.limits().group.as_ref();
+        let concerns = |other: &Arc<str>| {
+            other == name
+                || group.is_some()
+                    && self.lanes.get(other).and_then(|lane| lane.limits().group.as_ref()) == group
+        };
+        let tenant = waiting.first().and_then(|call| call.tenant.clone());
+        let special = || {
+            let jobs = self.jobs.values();
+            let jobs = jobs.filter(|job| job.spec.cost.get() > 1 || job.spec.tenant != tenant);
+            let mut calls = jobs.flat_map(|job| &job.calls);
+            calls.any(|call| call.state != State::Settled && concerns(&call.lane))
+        };
+        !lane.bent && !special()
     }
 
     fn lane_has_room(&self, lane: &LaneBook) -> bool {
@@ -67,15 +81,20 @@ impl Book {
     pub(super) fn check_turn_order(&mut self, name: &Arc<str>, reservation: &Reservation) {
         let Some(lane) = self.lanes.get(name) else { return };
         let mut waiting = self.waiting().remove(name).unwrap_or_default();
-        if !self.is_plain(lane, &waiting) {
+        if !self.is_plain(name, &waiting) {
             return;
         }
         waiting.sort_by_key(Waiting::key);
         let Some(own) = waiting.iter().find(|call| call.id == reservation.call) else { return };
-        let passed = waiting
-            .iter()
-            .take_while(|call| call.id != own.id)
-            .find(|call| lane.opening(call.priority, call.rank) <= self.now.time);
+        // The last slots are for calls submitted as interactive (P3).
+        let pool = &self.setup.settings.pool;
+        let kept = own.priority == Priority::Interactive
+            && self.busy >= pool.base.get().saturating_sub(pool.interactive_reserve);
+        let mut better = waiting.iter().take_while(|call| call.id != own.id);
+        let passed = better.find(|call| {
+            let barred = kept && call.priority != Priority::Interactive;
+            !barred && lane.opening(call.priority, call.rank) <= self.now.time
+        });
         if let Some(passed) = passed {
             let words = format!(
                 "{name}: job {} ({} as {}) went before job {} ({} as {})",
@@ -98,7 +117,7 @@ impl Book {
         let mut passed = Vec::new();
         for (name, calls) in &waiting {
             let Some(lane) = self.lanes.get(name) else { continue };
-            if !self.is_plain(lane, calls) || !self.lane_has_room(lane) {
+            if !self.is_plain(name, calls) || !self.lane_has_room(lane) {
                 continue;
             }
             let group = self.group_opening(lane.limits());
@@ -242,7 +261,9 @@ impl Book {
     fn check_rss(&self, broken: &mut Vec<(&'static str, String)>) {
         let mut seen: BTreeMap<(Arc<str>, Arc<str>), JobId> = BTreeMap::new();
         for (&id, job) in &self.jobs {
-            if job.submitted_as != Priority::Rss || job.parked {
+            // One that others joined at a higher priority is no longer rss.
+            let rss = [job.submitted_as, job.priority] == [Priority::Rss; 2];
+            if !rss || job.parked {
                 continue;
             }
             for call in &job.calls {
@@ -263,7 +284,9 @@ impl Book {
         let fresh = waiting.values().flatten().filter(|call| {
             let job = &self.jobs[&call.id.job];
             let book = &job.calls[usize::from(call.id.index)];
-            job.due.is_none() && book.stage == 0 && book.tries == 0
+            let moved = usize::from(call.id.index) >= job.spec.stages.iter().map(Vec::len).sum();
+            let submitted = job.due.is_none() && !job.replaced;
+            submitted && book.stage == 0 && book.tries == 0 && !moved
         });
         let (fresh, most) = (fresh.count(), self.setup.settings.max_waiting.get() as usize);
         if fresh > most {
@@ -306,6 +329,7 @@ impl Book {
                 let honest = wait > max_wait
                     && *priority == job.priority
                     && (call.max_wait == Some(*max_wait)
+                        || self.budget(id, place) == Some(*max_wait)
                         || call.state == State::Shared
                         || call.state == State::Staged);
                 (!honest).then(|| {

@@ -112,7 +112,6 @@ impl Book {
 
     /// A promise became durable: was it the engine's to make?
     pub(super) fn reserved(&mut self, reservation: &Reservation) {
-        let now = self.now.time;
         let Some(name) = self.lane_ids.get(&reservation.lane).cloned() else {
             return self
                 .broken("B1", "a reservation names a lane that the store does not know".into());
@@ -125,7 +124,6 @@ impl Book {
             call: reservation.call,
             priority: reservation.priority,
             cost: reservation.cost,
-            reserved_at: now,
             rank,
             rules,
             counts_at: reservation.at,

@@ -1,0 +1,14 @@
+//! Stories: each a small world without chance, its whole trace, and the rule that it pins.
+
+#[path = "scenarios/durability.rs"]
+mod durability;
+#[path = "scenarios/jobs.rs"]
+mod jobs;
+#[path = "scenarios/limits.rs"]
+mod limits;
+#[path = "scenarios/order.rs"]
+mod order;
+#[path = "scenarios/same_work.rs"]
+mod same_work;
+#[path = "scenarios/waiting.rs"]
+mod waiting;

@@ -1,0 +1,92 @@
+//! Crashes, restarts and stops (B1 to B3).
+
+use paceline_core::{Limits, OnCrash};
+use paceline_sim::*;
+
+#[test]
+fn b1_a_crash_between_reserve_and_settle_loses_no_job_and_charges_the_lane() {
+    let mut world = World::new().lane("crossref", every("10s")).latency("3s");
+    world.submit(job(1).on("crossref"));
+    world.submit(job(2).on("crossref"));
+    world.run_for("1s");
+    world.crash_for("2s");
+    insta::assert_snapshot!(world.run_for("60s"), @"
+     0.000 start #1 crossref background
+     1.000 crash
+    10.050 start #1 crossref background
+    13.050 done #1 crossref
+    13.050 report #1 done, all
+    20.050 start #2 crossref background
+    23.050 done #2 crossref
+    23.050 report #2 done, all
+    ");
+    assert!(world.idle());
+}
+
+#[test]
+fn b2_a_call_under_which_the_process_died_is_repeated_or_fails_as_its_kind_says() {
+    let mut world = World::new()
+        .lane("a", Limits::default())
+        .lane("b", Limits::default())
+        .kind("pay", OnCrash::Fail)
+        .latency("3s");
+    world.submit(job(1).on("a"));
+    world.submit(job(2).on("b").kind("pay"));
+    world.run_for("1s");
+    world.crash_for("1s");
+    insta::assert_snapshot!(world.run_for("10s"), @"
+    0.000 start #1 a background
+    0.000 start #2 b background
+    1.000 crash
+    2.000 failed #2 b crash
+    2.000 report #2 failed, inconclusive
+    2.000 start #1 a background
+    5.000 done #1 a
+    5.000 report #1 done, all
+    ");
+}
+
+#[test]
+fn b3_stopping_with_work_waiting_loses_nothing() {
+    let mut world = World::new().lane("nyaa", every("60s")).lane("tracker", Limits::default());
+    world.submit(job(1).on("nyaa"));
+    world.submit(job(2).on("nyaa"));
+    world.submit(job(3).on("tracker").due("90s"));
+    world.run_for("5s");
+    world.crash_for("20s");
+    insta::assert_snapshot!(world.run_for("150s"), @"
+     0.000 start #1 nyaa background
+     1.000 done #1 nyaa
+     1.000 report #1 done, all
+     5.000 crash
+    60.000 start #2 nyaa background
+    61.000 done #2 nyaa
+    61.000 report #2 done, all
+    90.000 start #3 tracker background
+    91.000 done #3 tracker
+    91.000 report #3 done, all
+    ");
+    assert!(world.idle());
+}
+
+#[test]
+fn b3_work_of_an_unknown_kind_is_parked_until_a_start_that_knows_it() {
+    let mut world = World::new().lane("a", Limits::default()).kind("new", OnCrash::Repeat);
+    world.submit(job(1).on("a").kind("new").due("10s"));
+    world.run_for("1s");
+    world.restart_with(|setup| setup.kinds.truncate(1));
+    world.run_for("20s");
+    assert!(world.idle());
+    world.restart_with(|setup| {
+        let mut kind = setup.kinds[0].clone();
+        kind.name = "new".into();
+        setup.kinds.push(kind);
+    });
+    insta::assert_snapshot!(world.run_for("20s"), @"
+     1.000 crash
+    21.000 crash
+    21.000 start #1 a background
+    22.000 done #1 a
+    22.000 report #1 done, all
+    ");
+}

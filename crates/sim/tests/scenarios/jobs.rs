@@ -1,0 +1,199 @@
+//! Jobs, their stages, retries and answers (J1 to J7, R1, C1, C2).
+
+use paceline_core::{Limits, Span};
+use paceline_sim::*;
+
+fn lanes(names: &[&str]) -> World {
+    names.iter().fold(World::new(), |world, name| world.lane(name, Limits::default()))
+}
+
+#[test]
+fn j1_an_empty_job_reports_at_once() {
+    let mut world = lanes(&["a"]);
+    world.submit(job(1));
+    insta::assert_snapshot!(world.run_for("1s"), @"   0.000 report #1 done, empty");
+}
+
+#[test]
+fn j2_a_conclusive_answer_is_delivered_at_once_although_another_lane_would_take_longer() {
+    let mut world = World::new().lane("fast", Limits::default()).lane("slow", every("9s"));
+    world.answer(1, done());
+    world.submit(job(1).on("slow"));
+    world.answer_on(2, "fast", done());
+    world.submit(job(2).on("fast").on("slow").first_answer());
+    insta::assert_snapshot!(world.run_for("20s"), @"
+    0.000 start #1 slow background
+    0.000 done #1 slow
+    0.000 report #1 done, all
+    0.000 start #2 fast background
+    0.000 done #2 fast
+    0.000 skipped #2 slow early_exit
+    0.000 report #2 done, conclusive
+    ");
+}
+
+#[test]
+fn j3_the_next_stage_starts_only_if_this_one_did_not_settle_the_job() {
+    let mut world = lanes(&["local", "remote", "web"]);
+    world.answer_on(1, "local", nothing());
+    world.answer_on(1, "remote", hint());
+    world.submit(job(1).on("local").then("remote").then("web"));
+    world.run_for("5s");
+    world.answer_on(2, "local", done());
+    world.submit(job(2).on("local").then("remote").then("web"));
+    insta::assert_snapshot!(world.run_for("5s"), @"
+    0.000 start #1 local background
+    0.000 empty #1 local
+    0.000 start #1 remote background
+    0.000 done #1 remote not conclusive
+    0.000 start #1 web background
+    1.000 done #1 web
+    1.000 report #1 done, conclusive
+    5.000 start #2 local background
+    5.000 done #2 local
+    5.000 skipped #2 remote stage
+    5.000 skipped #2 web stage
+    5.000 report #2 done, conclusive
+    ");
+}
+
+#[test]
+fn j4_nobody_answered_never_looks_like_nothing_found() {
+    let mut world = lanes(&["a", "b"]);
+    world.answer_on(1, "a", nothing());
+    world.answer_on(1, "b", refused("status_500"));
+    world.submit(job(1).on("a").on("b"));
+    world.answer_on(2, "a", nothing());
+    world.answer_on(2, "b", nothing());
+    world.submit(job(2).on("a").on("b"));
+    insta::assert_snapshot!(world.run_for("5s"), @"
+    0.000 start #1 a background
+    0.000 start #1 b background
+    0.000 empty #1 a
+    0.000 failed #1 b status_500
+    0.000 report #1 done, inconclusive
+    0.000 start #2 a background
+    0.000 start #2 b background
+    0.000 empty #2 a
+    0.000 empty #2 b
+    0.000 report #2 done, empty
+    ");
+}
+
+#[test]
+fn j5_a_panic_is_a_failed_outcome_and_frees_everything() {
+    let mut world = lanes(&["a"]);
+    world.answer(1, panics());
+    world.submit(job(1).on("a").key("k"));
+    world.submit(job(2).on("a").key("k"));
+    world.submit(job(3).on("a"));
+    insta::assert_snapshot!(world.run_for("5s"), @"
+    0.000 start #1 a background
+    0.000 failed #1 a panic
+    0.000 report #1 failed, inconclusive
+    0.000 start #2 a background
+    1.000 done #2 a
+    1.000 report #2 done, all
+    1.000 start #3 a background
+    2.000 done #3 a
+    2.000 report #3 done, all
+    ");
+}
+
+#[test]
+fn j6_a_call_that_does_not_apply_is_never_made() {
+    let mut world = lanes(&["needs-doi", "arxiv"]);
+    world.answer(1, nothing());
+    world.submit(job(1).on("needs-doi").on("arxiv").not_applicable(&[0]));
+    insta::assert_snapshot!(world.run_for("5s"), @"
+    0.000 skipped #1 needs-doi not_applicable
+    0.000 start #1 arxiv background
+    0.000 empty #1 arxiv
+    0.000 report #1 done, empty
+    ");
+}
+
+#[test]
+fn j7_a_moved_call_goes_on_elsewhere_at_the_other_lanes_pace() {
+    let mut world = World::new().lane("short", Limits::default()).lane("cdn", every("10s"));
+    world.submit(job(1).on("cdn"));
+    world.answer_on(2, "short", moved("cdn"));
+    world.submit(job(2).on("short"));
+    world.answer_on(3, "short", moved("nowhere"));
+    world.submit(job(3).on("short"));
+    insta::assert_snapshot!(world.run_for("20s"), @"
+     0.000 start #1 cdn background
+     0.000 start #2 short background
+     0.000 moved #2 short to cdn
+     0.000 start #3 short background
+     0.000 failed #3 short moved
+     0.000 report #3 failed, inconclusive
+     1.000 done #1 cdn
+     1.000 report #1 done, all
+    10.000 start #2 cdn background
+    11.000 done #2 cdn
+    11.000 report #2 done, all
+    ");
+}
+
+#[test]
+fn r1_only_what_may_pass_is_tried_again_and_retry_after_wins() {
+    let mut world = lanes(&["a", "b"]);
+    world.answer(1, failed("connect"));
+    world.answer(1, failed("connect"));
+    world.submit(job(1).on("a").attempts(3));
+    world.answer(2, refused("status_404"));
+    world.submit(job(2).on("b").attempts(3));
+    insta::assert_snapshot!(world.run_for("20s"), @"
+    0.000 start #1 a background
+    0.000 start #2 b background
+    0.000 failed #2 b status_404
+    0.000 report #2 failed, inconclusive
+    0.475 start #1 a background
+    1.161 start #1 a background
+    2.161 done #1 a
+    2.161 report #1 done, all
+    ");
+}
+
+#[test]
+fn c1_a_cached_answer_settles_without_a_call() {
+    let mut world = lanes(&["crossref", "arxiv"]);
+    world.submit(job(1).on("crossref").cache_key("title"));
+    world.run_for("2s");
+    world.submit(job(2).on("crossref").on("arxiv").cache_key("title").first_answer());
+    insta::assert_snapshot!(world.run_for("2s"), @"
+    0.000 start #1 crossref background
+    1.000 done #1 crossref
+    1.000 report #1 done, all
+    2.000 done #2 crossref from the cache
+    2.000 skipped #2 arxiv early_exit
+    2.000 report #2 done, conclusive
+    ");
+}
+
+#[test]
+fn c2_the_same_question_is_asked_once_and_empty_answers_live_a_day() {
+    let mut world = lanes(&["crossref"]).settings(|settings| settings.empty_for = Span::days(1));
+    world.answer(1, nothing().after("2s"));
+    world.submit(job(1).on("crossref").cache_key("title"));
+    world.submit(job(2).on("crossref").cache_key("title"));
+    world.run_for("1s");
+    world.cancel(1);
+    world.run_for("23h");
+    world.submit(job(3).on("crossref").cache_key("title"));
+    world.run_for("2h");
+    world.submit(job(4).on("crossref").cache_key("title"));
+    insta::assert_snapshot!(world.run_for("5s"), @"
+       0.000 start #1 crossref background
+       1.000 cancelled #1 crossref
+       1.000 report #1 cancelled, inconclusive
+       2.000 empty #2 crossref
+       2.000 report #2 done, empty
+    82801.000 empty #3 crossref from the cache
+    82801.000 report #3 done, empty
+    90001.000 start #4 crossref background
+    90002.000 done #4 crossref
+    90002.000 report #4 done, all
+    ");
+}

@@ -1,0 +1,371 @@
+//! Lanes and their limits (L1 to L11).
+
+use std::num::NonZeroU32;
+
+use paceline::turn::LaneAct;
+use paceline_core::{Announced, GapFrom, GroupLimits, Limits, Portion, Priority, Span, Window};
+use paceline_sim::*;
+
+#[test]
+fn l1_twenty_calls_of_two_seconds_on_a_wide_lane_take_two_seconds() {
+    let mut world = World::new().lane("mirror", at_once(20)).latency("2s").settings(|settings| {
+        settings.pool.base = NonZeroU32::new(40).expect("above zero");
+        settings.pool.max = NonZeroU32::new(40).expect("above zero");
+    });
+    for n in 1..=20 {
+        world.submit(job(n).on("mirror"));
+    }
+    world.run_for("1999ms");
+    assert!(!world.idle());
+    let trace = world.run_for("1ms");
+    assert!(world.idle());
+    assert_eq!(trace.matches("0.000 start").count(), 20);
+    assert_eq!(trace.matches("2.000 report").count(), 20);
+}
+
+#[test]
+fn l2_a_gap_of_a_minute_shrinks_with_priority() {
+    let mut world = World::new().lane("nyaa", every("60s"));
+    for (n, priority) in [
+        (1, Priority::Background),
+        (2, Priority::Completion),
+        (3, Priority::Rss),
+        (4, Priority::Interactive),
+        (5, Priority::Interactive),
+    ] {
+        world.submit(job(n).on("nyaa").as_(priority).max_wait("10m"));
+    }
+    insta::assert_snapshot!(world.run_for("200s"), @"
+     0.000 start #1 nyaa background
+     1.000 done #1 nyaa
+     1.000 report #1 done, all
+     6.000 start #4 nyaa interactive
+     7.000 done #4 nyaa
+     7.000 report #4 done, all
+    12.000 start #5 nyaa interactive
+    13.000 done #5 nyaa
+    13.000 report #5 done, all
+    42.000 start #3 nyaa rss
+    43.000 done #3 nyaa
+    43.000 report #3 done, all
+    84.000 start #2 nyaa completion
+    85.000 done #2 nyaa
+    85.000 report #2 done, all
+    ");
+}
+
+#[test]
+fn l2_a_gap_from_the_finish_survives_a_restart() {
+    let limits = Limits { gap_from: GapFrom::Finish, ..every("10s") };
+    let mut world = World::new().lane("script", limits).latency("100s");
+    world.submit(job(1).on("script"));
+    world.run_for("101s");
+    world.submit(job(2).on("script"));
+    world.crash_for("1s");
+    insta::assert_snapshot!(world.run_for("200s"), @"
+      0.000 start #1 script background
+    100.000 done #1 script
+    100.000 report #1 done, all
+    101.000 crash
+    110.000 start #2 script background
+    210.000 done #2 script
+    210.000 report #2 done, all
+    ");
+}
+
+#[test]
+fn l3_a_window_opens_when_its_oldest_attempt_leaves_and_a_cost_waits_for_its_whole_room() {
+    let mut world = World::new()
+        .lane("arxiv", Limits { in_flight: NonZeroU32::new(5).expect("5"), ..windows(&["3/10s"]) });
+    world.submit(job(1).on("arxiv"));
+    world.run_for("4s");
+    world.submit(job(2).on("arxiv").cost(2));
+    world.submit(job(3).on("arxiv").cost(2));
+    world.submit(job(4).on("arxiv"));
+    world.submit(job(5).on("arxiv").cost(4));
+    insta::assert_snapshot!(world.run_for("20s"), @"
+     0.000 start #1 arxiv background
+     1.000 done #1 arxiv
+     1.000 report #1 done, all
+     4.000 start #2 arxiv background
+     4.000 submit 5: a cost of 4 can never fit the limit `3/10s` of `arxiv`: it allows 3
+     5.000 done #2 arxiv
+     5.000 report #2 done, all
+    14.000 start #3 arxiv background
+    14.000 start #4 arxiv background
+    15.000 done #3 arxiv
+    15.000 report #3 done, all
+    15.000 done #4 arxiv
+    15.000 report #4 done, all
+    ");
+}
+
+#[test]
+fn l4_a_reservation_that_the_crash_left_open_is_still_charged() {
+    let mut world = World::new().lane("crossref", windows(&["1/60s"])).latency("5s");
+    world.submit(job(1).on("crossref"));
+    world.run_for("2s");
+    world.crash_for("3s");
+    insta::assert_snapshot!(world.run_for("120s"), @"
+     0.000 start #1 crossref background
+     2.000 crash
+    60.050 start #1 crossref background
+    65.050 done #1 crossref
+    65.050 report #1 done, all
+    ");
+}
+
+#[test]
+fn l5_a_request_that_timed_out_but_hangs_keeps_its_slot() {
+    let limits = Limits { timeout: Some(Span::secs(5)), ..Limits::default() };
+    let mut world = World::new().lane("slow", limits);
+    world.answer(1, hangs("30s"));
+    world.submit(job(1).on("slow").attempts(1));
+    world.submit(job(2).on("slow"));
+    insta::assert_snapshot!(world.run_for("60s"), @"
+     0.000 start #1 slow background
+     5.000 failed #1 slow timeout
+     5.000 report #1 failed, inconclusive
+    30.000 start #2 slow background
+    31.000 done #2 slow
+    31.000 report #2 done, all
+    ");
+}
+
+#[test]
+fn l6_a_retry_after_closes_that_lane_only_and_the_throttled_call_keeps_its_place() {
+    let mut world = World::new().lane("nyaa", Limits::default()).lane("arxiv", Limits::default());
+    world.answer(1, throttled("8s"));
+    world.submit(job(1).on("nyaa").attempts(1));
+    world.submit(job(2).on("nyaa"));
+    world.submit(job(3).on("arxiv"));
+    insta::assert_snapshot!(world.run_for("20s"), @"
+     0.000 start #1 nyaa background
+     0.000 closed nyaa until 8.000
+     0.000 start #3 arxiv background
+     1.000 done #3 arxiv
+     1.000 report #3 done, all
+     8.000 start #1 nyaa background
+     9.000 done #1 nyaa
+     9.000 report #1 done, all
+     9.000 start #2 nyaa background
+    10.000 done #2 nyaa
+    10.000 report #2 done, all
+    ");
+}
+
+#[test]
+fn l6_a_cooldown_survives_a_restart_and_is_lifted_by_hand() {
+    let mut world = World::new().lane("nyaa", Limits::default());
+    world.answer(1, throttled("600s"));
+    world.submit(job(1).on("nyaa"));
+    world.run_for("10s");
+    world.crash_for("1s");
+    world.run_for("100s");
+    world.tell_lane("nyaa", LaneAct::Reset);
+    insta::assert_snapshot!(world.run_for("100s"), @"
+      0.000 start #1 nyaa background
+      0.000 closed nyaa until 600.000
+     10.000 crash
+    110.000 start #1 nyaa background
+    111.000 done #1 nyaa
+    111.000 report #1 done, all
+    ");
+}
+
+#[test]
+fn l7_throttled_without_a_date_the_lane_slows_down_and_comes_back() {
+    let mut world = World::new().lane("nyaa", every("2s")).latency("0s");
+    for n in 1..=14 {
+        world.submit(job(n).on("nyaa").as_(Priority::Completion));
+    }
+    world.answer(1, throttled_without_a_date());
+    insta::assert_snapshot!(world.run_for("60s"), @"
+     0.000 start #1 nyaa completion
+     0.000 done #1 nyaa
+     0.000 report #1 done, all
+     1.400 start #2 nyaa completion
+     1.400 done #2 nyaa
+     1.400 report #2 done, all
+     2.800 start #3 nyaa completion
+     2.800 done #3 nyaa
+     2.800 report #3 done, all
+     4.200 start #4 nyaa completion
+     4.200 done #4 nyaa
+     4.200 report #4 done, all
+     5.600 start #5 nyaa completion
+     5.600 done #5 nyaa
+     5.600 report #5 done, all
+     7.000 start #6 nyaa completion
+     7.000 done #6 nyaa
+     7.000 report #6 done, all
+     8.400 start #7 nyaa completion
+     8.400 done #7 nyaa
+     8.400 report #7 done, all
+     9.800 start #8 nyaa completion
+     9.800 done #8 nyaa
+     9.800 report #8 done, all
+    11.200 start #9 nyaa completion
+    11.200 done #9 nyaa
+    11.200 report #9 done, all
+    12.600 start #10 nyaa completion
+    12.600 done #10 nyaa
+    12.600 report #10 done, all
+    14.000 start #11 nyaa completion
+    14.000 done #11 nyaa
+    14.000 report #11 done, all
+    15.400 start #12 nyaa completion
+    15.400 done #12 nyaa
+    15.400 report #12 done, all
+    16.800 start #13 nyaa completion
+    16.800 done #13 nyaa
+    16.800 report #13 done, all
+    18.200 start #14 nyaa completion
+    18.200 done #14 nyaa
+    18.200 report #14 done, all
+    ");
+}
+
+#[test]
+fn l7_failures_climb_the_ladder_and_one_probe_goes_out_after_each_rung() {
+    let limits = Limits { fail_after: NonZeroU32::new(2).expect("2"), ..at_once(3) };
+    let mut world = World::new().lane("dblp", limits);
+    for n in 1..=4 {
+        world.submit(job(n).on("dblp").attempts(1));
+    }
+    world.answer(1, failed("status_500"));
+    world.answer(2, failed("status_500"));
+    world.answer(3, failed("status_500"));
+    world.answer(4, failed("status_500"));
+    world.run_for("5s");
+    for n in 5..=7 {
+        world.submit(job(n).on("dblp").attempts(1));
+    }
+    insta::assert_snapshot!(world.run_for("500s"), @"
+    0.000 start #1 dblp background
+    0.000 start #2 dblp background
+    0.000 start #3 dblp background
+    1.000 done #1 dblp
+    1.000 report #1 done, all
+    1.000 done #2 dblp
+    1.000 report #2 done, all
+    1.000 done #3 dblp
+    1.000 report #3 done, all
+    1.000 start #4 dblp background
+    1.000 failed #4 dblp status_500
+    1.000 report #4 failed, inconclusive
+    5.000 start #5 dblp background
+    5.000 start #6 dblp background
+    5.000 start #7 dblp background
+    6.000 done #5 dblp
+    6.000 report #5 done, all
+    6.000 done #6 dblp
+    6.000 report #6 done, all
+    6.000 done #7 dblp
+    6.000 report #7 done, all
+    ");
+}
+
+#[test]
+fn l8_what_a_service_announces_slows_its_lane_down() {
+    let mut world = World::new().lane("crossref", at_once(3)).latency("0s");
+    let left = Announced { left: Some((1, Span::secs(30))), ..Announced::default() };
+    world.answer(1, done().announcing(left));
+    for n in 1..=3 {
+        world.submit(job(n).on("crossref"));
+    }
+    insta::assert_snapshot!(world.run_for("60s"), @"
+     0.000 start #1 crossref background
+     0.000 done #1 crossref
+     0.000 report #1 done, all
+     0.000 start #2 crossref background
+     0.000 done #2 crossref
+     0.000 report #2 done, all
+    30.000 start #3 crossref background
+    30.000 done #3 crossref
+    30.000 report #3 done, all
+    ");
+}
+
+#[test]
+fn l9_two_indexers_behind_one_host_share_its_limit() {
+    let group = GroupLimits { every: Some(Span::secs(3)), ..GroupLimits::default() };
+    let member = || Limits { group: Some("host".into()), ..Limits::default() };
+    let mut world = World::new()
+        .group("host", group)
+        .lane("tv", member())
+        .lane("films", member())
+        .lane("books", Limits::default());
+    for (n, lane) in [(1, "tv"), (2, "films"), (3, "tv"), (4, "books")] {
+        world.submit(job(n).on(lane));
+    }
+    insta::assert_snapshot!(world.run_for("20s"), @"
+    0.000 start #1 tv background
+    0.000 start #4 books background
+    1.000 done #1 tv
+    1.000 report #1 done, all
+    1.000 done #4 books
+    1.000 report #4 done, all
+    3.000 start #2 films background
+    4.000 done #2 films
+    4.000 report #2 done, all
+    6.000 start #3 tv background
+    7.000 done #3 tv
+    7.000 report #3 done, all
+    ");
+}
+
+#[test]
+fn l10_a_lane_that_a_template_made_is_dropped_only_when_it_is_as_good_as_new() {
+    let mut world = World::new().lane("host:*", every("10s")).latency("0s").settings(|settings| {
+        settings.max_lanes = NonZeroU32::new(2).expect("2");
+    });
+    world.submit(job(1).on("host:a"));
+    world.submit(job(2).on("host:b"));
+    world.submit(job(3).on("host:c"));
+    world.run_for("20s");
+    world.submit(job(4).on("host:c"));
+    insta::assert_snapshot!(world.run_for("1s"), @"
+     0.000 start #1 host:a background
+     0.000 done #1 host:a
+     0.000 report #1 done, all
+     0.000 start #2 host:b background
+     0.000 done #2 host:b
+     0.000 report #2 done, all
+     0.000 submit 3: no room for the lane `host:c`: 2 lanes exist and none is idle (`max_lanes`)
+    20.000 submit 4: accepted as #3
+    20.000 start #3 host:c background
+    20.000 done #3 host:c
+    20.000 report #3 done, all
+    ");
+    assert_eq!(
+        world.lane_list().iter().map(|name| &**name).collect::<Vec<_>>(),
+        ["host:b", "host:c"]
+    );
+}
+
+#[test]
+fn l11_a_backlog_that_aged_to_the_top_runs_at_the_background_gap_and_spends_no_kept_share() {
+    let mut window = Window::new("10/h".parse().expect("a rate"));
+    window.keep[Priority::Interactive.index()] = Portion::thousandths(200);
+    let limits = Limits { windows: vec![window], ..every("60s") };
+    let mut world = World::new().lane("nyaa", limits).latency("0s");
+    for n in 1..=50 {
+        world.submit(job(n).on("nyaa").max_wait("10d"));
+    }
+    world.run_for("20m");
+    world.submit(job(51).on("nyaa").as_(Priority::Interactive));
+    let trace = world.run_for("39m");
+    let starts: Vec<&str> = trace.lines().filter(|line| line.contains("start")).collect();
+    insta::assert_snapshot!(starts.join("\n"), @"
+       0.000 start #1 nyaa background
+      60.000 start #2 nyaa background
+     120.000 start #3 nyaa background
+     180.000 start #4 nyaa background
+     240.000 start #5 nyaa background
+     300.000 start #6 nyaa background
+     360.000 start #7 nyaa background
+     420.000 start #8 nyaa background
+    1200.000 start #51 nyaa interactive
+    ");
+}

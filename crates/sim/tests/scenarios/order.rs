@@ -1,0 +1,149 @@
+//! Who goes first, and on whose worker (P1 to P5, Q3).
+
+use std::num::NonZeroU32;
+
+use paceline_core::{Limits, Priority};
+use paceline_sim::*;
+
+#[test]
+fn p1_higher_goes_first_then_older() {
+    let mut world = World::new().lane("nyaa", Limits::default());
+    world.submit(job(1).on("nyaa"));
+    world.submit(job(2).on("nyaa"));
+    world.submit(job(3).on("nyaa").as_(Priority::Rss));
+    world.submit(job(4).on("nyaa").as_(Priority::Interactive));
+    world.submit(job(5).on("nyaa").as_(Priority::Interactive));
+    insta::assert_snapshot!(world.run_for("10s"), @"
+    0.000 start #1 nyaa background
+    1.000 done #1 nyaa
+    1.000 report #1 done, all
+    1.000 start #4 nyaa interactive
+    2.000 done #4 nyaa
+    2.000 report #4 done, all
+    2.000 start #5 nyaa interactive
+    3.000 done #5 nyaa
+    3.000 report #5 done, all
+    3.000 start #3 nyaa rss
+    4.000 done #3 nyaa
+    4.000 report #3 done, all
+    4.000 start #2 nyaa background
+    5.000 done #2 nyaa
+    5.000 report #2 done, all
+    ");
+}
+
+#[test]
+fn p2_a_background_call_beside_a_constant_stream_of_interactive_calls_still_runs() {
+    let mut world = World::new().lane("nyaa", every("10s")).latency("0s");
+    world.submit(job(1).on("nyaa").as_(Priority::Interactive));
+    world.submit(job(2).on("nyaa"));
+    for n in 3..1_003 {
+        world.submit(job(n).on("nyaa").as_(Priority::Interactive));
+        world.run_for("1s");
+    }
+    let trace = world.run_for("1s");
+    let ran: Vec<&str> = trace.lines().filter(|line| line.contains("#2 ")).collect();
+    insta::assert_snapshot!(ran.join("\n"), @"
+    900.000 start #2 nyaa background
+    900.000 done #2 nyaa
+    900.000 report #2 done, all
+    ");
+}
+
+#[test]
+fn p3_a_full_pool_keeps_a_worker_for_interactive_calls() {
+    let mut world = World::new()
+        .lane("a", at_once(9))
+        .lane("b", at_once(9))
+        .lane("c", at_once(9))
+        .latency("10s")
+        .settings(|settings| {
+            settings.pool.base = NonZeroU32::new(3).expect("3");
+            settings.pool.max = NonZeroU32::new(3).expect("3");
+        });
+    world.submit(job(1).on("a"));
+    world.submit(job(2).on("b"));
+    world.submit(job(3).on("c"));
+    world.submit(job(4).on("c").as_(Priority::Interactive));
+    insta::assert_snapshot!(world.run_for("15s"), @"
+     0.000 start #1 a background
+     0.000 start #2 b background
+     0.000 start #4 c interactive
+    10.000 done #1 a
+    10.000 report #1 done, all
+    10.000 done #2 b
+    10.000 report #2 done, all
+    10.000 done #4 c
+    10.000 report #4 done, all
+    10.000 start #3 c background
+    ");
+}
+
+#[test]
+fn p4_tenants_take_turns() {
+    let mut world = World::new().lane("dblp", Limits::default());
+    for (n, tenant) in [(1, "ann"), (2, "ann"), (3, "ann"), (4, "bob"), (5, "cem"), (6, "bob")] {
+        world.submit(job(n).on("dblp").tenant(tenant));
+    }
+    insta::assert_snapshot!(world.run_for("10s"), @"
+    0.000 start #1 dblp background
+    1.000 done #1 dblp
+    1.000 report #1 done, all
+    1.000 start #2 dblp background
+    2.000 done #2 dblp
+    2.000 report #2 done, all
+    2.000 start #4 dblp background
+    3.000 done #4 dblp
+    3.000 report #4 done, all
+    3.000 start #5 dblp background
+    4.000 done #5 dblp
+    4.000 report #5 done, all
+    4.000 start #3 dblp background
+    5.000 done #3 dblp
+    5.000 report #3 done, all
+    5.000 start #6 dblp background
+    6.000 done #6 dblp
+    6.000 report #6 done, all
+    ");
+}
+
+#[test]
+fn p5_one_hung_lane_does_not_delay_another_even_when_it_has_eaten_the_base_workers() {
+    let mut world = World::new().lane("dead", at_once(50)).lane("fine", Limits::default());
+    for n in 1..=30 {
+        world.answer(n, hangs("1h"));
+        world.submit(job(n).on("dead"));
+    }
+    world.run_for("5s");
+    world.submit(job(31).on("fine"));
+    world.submit(job(32).on("fine").as_(Priority::Interactive));
+    let trace = world.run_for("10s");
+    assert_eq!(trace.matches("start").count(), 12, "half of twenty workers, and the two\n{trace}");
+    let fine: Vec<&str> = trace.lines().filter(|line| line.contains("fine")).collect();
+    insta::assert_snapshot!(fine.join("\n"), @"
+    5.000 start #31 fine background
+    6.000 done #31 fine
+    6.000 start #32 fine interactive
+    7.000 done #32 fine
+    ");
+}
+
+#[test]
+fn q3_the_pool_grows_one_worker_per_step_while_calls_lack_one() {
+    let mut world =
+        World::new().lane("a", at_once(9)).lane("b", at_once(9)).latency("1h").settings(
+            |settings| {
+                settings.pool.base = NonZeroU32::new(2).expect("2");
+                settings.pool.max = NonZeroU32::new(5).expect("5");
+            },
+        );
+    for n in 1..=6 {
+        world.submit(job(n).on(if n % 2 == 0 { "a" } else { "b" }));
+    }
+    insta::assert_snapshot!(world.run_for("10s"), @"
+    0.000 start #1 b background
+    0.000 start #2 a background
+    1.000 start #3 b background
+    2.000 start #4 a background
+    ");
+}

@@ -1,0 +1,193 @@
+//! Waiting, and its end (W1 to W5, Q1, Q2).
+
+use std::num::NonZeroU32;
+
+use paceline_core::{Limits, Priority};
+use paceline_sim::*;
+
+#[test]
+fn w1_an_rss_call_waits_fifteen_seconds_for_a_closed_lane_and_a_background_call_sixty() {
+    let mut world = World::new().lane("nyaa", Limits::default());
+    world.answer(1, throttled("40s"));
+    world.submit(job(1).on("nyaa"));
+    world.run_for("2s");
+    world.submit(job(2).on("nyaa").as_(Priority::Rss));
+    world.submit(job(3).on("nyaa").as_(Priority::Background));
+    world.submit(job(4).on("nyaa").as_(Priority::Completion));
+    world.submit(job(5).on("nyaa").max_wait("38s"));
+    insta::assert_snapshot!(world.run_for("60s"), @"
+     0.000 start #1 nyaa background
+     0.000 closed nyaa until 40.000
+     2.000 skipped #2 nyaa max_wait, needs 38s, would wait 15s as rss
+     2.000 report #2 skipped, inconclusive
+    40.000 start #4 nyaa completion
+    41.000 done #4 nyaa
+    41.000 report #4 done, all
+    41.000 start #1 nyaa background
+    42.000 done #1 nyaa
+    42.000 report #1 done, all
+    42.000 start #3 nyaa background
+    43.000 done #3 nyaa
+    43.000 report #3 done, all
+    43.000 start #5 nyaa background
+    44.000 done #5 nyaa
+    44.000 report #5 done, all
+    ");
+}
+
+#[test]
+fn w1_a_default_budget_never_undercuts_the_lanes_own_gap() {
+    let mut world = World::new().lane("nyaa", every("60s"));
+    world.submit(job(1).on("nyaa").as_(Priority::Interactive));
+    world.submit(job(2).on("nyaa").as_(Priority::Rss));
+    insta::assert_snapshot!(world.run_for("60s"), @"
+     0.000 start #1 nyaa interactive
+     1.000 done #1 nyaa
+     1.000 report #1 done, all
+    30.000 start #2 nyaa rss
+    31.000 done #2 nyaa
+    31.000 report #2 done, all
+    ");
+}
+
+#[test]
+fn w1_start_within_counts_the_wait_behind_others_too() {
+    let mut world = World::new().lane("nyaa", Limits::default()).latency("10s");
+    world.submit(job(1).on("nyaa"));
+    world.submit(job(2).on("nyaa").start_within("5s"));
+    insta::assert_snapshot!(world.run_for("15s"), @"
+     0.000 start #1 nyaa background
+     5.000 skipped #2 nyaa start_within
+     5.000 report #2 skipped, inconclusive
+    10.000 done #1 nyaa
+    10.000 report #1 done, all
+    ");
+}
+
+#[test]
+fn w2_a_deadline_reports_what_there_is_and_names_what_is_missing() {
+    let mut world = World::new()
+        .lane("a", Limits::default())
+        .lane("b", Limits::default())
+        .lane("c", Limits::default());
+    world.answer_on(1, "a", nothing().after("1s"));
+    world.answer_on(1, "b", done().after("60s"));
+    world.submit(job(1).on("a").on("b").then("c").deadline("9s"));
+    insta::assert_snapshot!(world.run_for("70s"), @"
+    0.000 start #1 a background
+    0.000 start #1 b background
+    1.000 empty #1 a
+    9.000 skipped #1 b deadline
+    9.000 skipped #1 c deadline
+    9.000 report #1 done, inconclusive
+    ");
+}
+
+#[test]
+fn w3_every_waiting_call_says_why_until_when_and_behind_how_many() {
+    let mut world = World::new().lane("nyaa", every("60s")).latency("0s");
+    world.submit(job(1).on("nyaa"));
+    world.submit(job(2).on("nyaa"));
+    world.submit(job(3).on("nyaa"));
+    world.submit(job(4).on("nyaa").due("5m"));
+    world.run_for("1s");
+    let why: Vec<String> = [2, 3, 4].into_iter().flat_map(|n| world.why(n)).collect();
+    insta::assert_snapshot!(why.join("\n"), @"
+    nyaa: gap until 60.000, 0 ahead
+    nyaa: gap until 60.000, 1 ahead, also priority
+    nyaa: not_before until 300.000, 0 ahead
+    ");
+}
+
+#[test]
+fn w4_a_cancelled_waiting_call_ends_in_the_same_turn_and_a_running_one_is_aborted() {
+    let mut world = World::new().lane("nyaa", every("60s")).latency("30s");
+    world.submit(job(1).on("nyaa"));
+    world.submit(job(2).on("nyaa"));
+    world.run_for("5s");
+    world.cancel(2);
+    world.cancel(1);
+    insta::assert_snapshot!(world.run_for("100s"), @"
+    0.000 start #1 nyaa background
+    5.000 cancelled #2 nyaa
+    5.000 report #2 cancelled, inconclusive
+    5.000 cancelled #1 nyaa
+    5.000 report #1 cancelled, inconclusive
+    ");
+    assert!(world.idle());
+}
+
+#[test]
+fn w5_work_due_in_two_seconds_starts_at_two_seconds() {
+    let mut world = World::new().lane("tracker", Limits::default());
+    world.submit(job(1).on("tracker").due("2s"));
+    insta::assert_snapshot!(world.run_for("10s"), @"
+    2.000 start #1 tracker background
+    3.000 done #1 tracker
+    3.000 report #1 done, all
+    ");
+}
+
+#[test]
+fn w5_a_clock_stepped_back_releases_nothing_early_and_one_stepped_forward_opens_no_window() {
+    let mut world = World::new().lane("tracker", windows(&["1/60s"])).latency("0s");
+    world.submit(job(1).on("tracker"));
+    world.submit(job(2).on("tracker"));
+    world.submit(job(3).on("tracker").due("10s"));
+    world.step_wall("-1h");
+    world.run_for("30s");
+    world.step_wall("2h");
+    insta::assert_snapshot!(world.run_for("200s"), @"
+      0.000 start #1 tracker background
+      0.000 done #1 tracker
+      0.000 report #1 done, all
+      0.000 wall clock steps by -3600000000 us
+     30.000 wall clock steps by 7200000000 us
+     60.000 start #2 tracker background
+     60.000 done #2 tracker
+     60.000 report #2 done, all
+    120.000 start #3 tracker background
+    120.000 done #3 tracker
+    120.000 report #3 done, all
+    ");
+}
+
+#[test]
+fn q1_beyond_the_bound_a_submission_is_refused_with_the_moment_to_come_again() {
+    let mut world = World::new().lane("nyaa", every("60s")).settings(|settings| {
+        settings.max_waiting = NonZeroU32::new(2).expect("2");
+    });
+    for n in 1..=4 {
+        world.submit(job(n).on("nyaa"));
+    }
+    insta::assert_snapshot!(world.run_for("70s"), @"
+     0.000 start #1 nyaa background
+     0.000 submit 4: no room, again at 0.100
+     1.000 done #1 nyaa
+     1.000 report #1 done, all
+    60.000 start #2 nyaa background
+    61.000 done #2 nyaa
+    61.000 report #2 done, all
+    ");
+}
+
+#[test]
+fn q2_work_due_later_enters_a_full_queue() {
+    let mut world = World::new().lane("nyaa", every("60s")).settings(|settings| {
+        settings.max_waiting = NonZeroU32::new(1).expect("1");
+    });
+    world.submit(job(1).on("nyaa"));
+    world.submit(job(2).on("nyaa"));
+    world.submit(job(3).on("nyaa").due("10s"));
+    insta::assert_snapshot!(world.run_for("200s"), @"
+      0.000 start #1 nyaa background
+      1.000 done #1 nyaa
+      1.000 report #1 done, all
+     60.000 start #2 nyaa background
+     61.000 done #2 nyaa
+     61.000 report #2 done, all
+    120.000 start #3 nyaa background
+    121.000 done #3 nyaa
+    121.000 report #3 done, all
+    ");
+}

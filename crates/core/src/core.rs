@@ -8,6 +8,7 @@ use hashbrown::HashMap;
 
 use crate::arena::Arena;
 use crate::call::{Call, State};
+use crate::calls::Calls;
 use crate::group::Group;
 use crate::job::{AttemptId, Blob, CallId, JobId, LaneId, Retry, Until};
 use crate::keys::Table;
@@ -78,7 +79,7 @@ pub(crate) struct Job {
     pub(crate) cancelled: bool,
     /// Every call is being settled, and then the job is finished: outcomes have no consequences.
     pub(crate) closing: bool,
-    pub(crate) calls: Vec<u32>,
+    pub(crate) calls: Calls,
 }
 
 /// The words of a job that are seldom said.
@@ -319,7 +320,8 @@ impl Core {
     /// How an unfinished job stands.
     pub fn job_state(&self, id: JobId) -> JobState {
         let job = self.job_ids.get(&id).map(|&job| &self.jobs[job]);
-        let mut calls = job.into_iter().flat_map(|job| &job.calls).map(|&call| &self.calls[call]);
+        let mut calls =
+            job.into_iter().flat_map(|job| job.calls.iter()).map(|&call| &self.calls[call]);
         let runs = calls.any(|call| call.state == State::Running);
         if runs { JobState::Running } else { JobState::Waiting }
     }

@@ -23,6 +23,7 @@ mod time;
 // Parts: each a rule of its own.
 mod arena;
 mod call;
+mod calls;
 mod coverage;
 mod group;
 mod health;

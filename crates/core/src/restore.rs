@@ -238,7 +238,7 @@ impl Core {
         let stages = open.map(|call| self.calls[call].stage);
         let stage = stages.min().unwrap_or(self.jobs[job].stage);
         self.jobs[job].stage = stage;
-        let stage_calls = calls.into_iter().filter(|&call| self.calls[call].stage == stage);
+        let stage_calls = calls.iter().copied().filter(|&call| self.calls[call].stage == stage);
         let stage_calls: Vec<u32> = stage_calls.filter(|&call| unsettled(self, call)).collect();
         self.jobs[job].stage_left = stage_calls.len() as u16;
         let deadline = self.jobs[job].deadline;

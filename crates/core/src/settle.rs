@@ -495,7 +495,7 @@ impl Core {
         }
         self.job_ids.remove(&job.id);
         self.release_tenant(job.tenant);
-        for call in job.calls {
+        for call in job.calls.iter().copied() {
             let lane = self.calls.remove(call).lane;
             self.added.remove(&call);
             self.release_lane(lane, now.time);

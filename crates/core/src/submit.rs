@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::call::{Call, State, Step};
+use crate::calls::Calls;
 use crate::core::{Core, Job, Moment, Rare};
 use crate::job::{
     Admission, Blob, Due, JobId, JobSpec, LONGEST_KEY, MOST_CALLS, OnDuplicate, Submission,
@@ -239,7 +240,7 @@ impl Core {
             left: lanes.len() as u16,
             cancelled: false,
             closing: false,
-            calls: Vec::with_capacity(lanes.len()),
+            calls: Calls::default(),
         });
         let stages = spec.stages.iter().enumerate();
         let stages = stages.flat_map(|(stage, lanes)| lanes.iter().map(move |_| stage as u16));
@@ -355,7 +356,7 @@ impl Core {
             return;
         }
         if due.is_some() {
-            for call in self.jobs[job].calls.clone() {
+            for call in self.jobs[job].calls.to_vec() {
                 self.put_back(call, plan);
             }
             self.delay(job);
@@ -393,7 +394,7 @@ impl Core {
 
     /// Moves the waiting calls of a job to a higher priority, at their places.
     fn raise(&mut self, job: u32, priority: Priority) {
-        let waiting: Vec<u32> = self.jobs[job].calls.clone();
+        let waiting: Vec<u32> = self.jobs[job].calls.to_vec();
         let queued: Vec<u32> =
             waiting.into_iter().filter(|&c| self.calls[c].state == State::Queued).collect();
         for &call in &queued {

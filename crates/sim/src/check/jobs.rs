@@ -164,7 +164,8 @@ impl Book {
             Priority::Interactive | Priority::Completion => return None,
         };
         let lane = self.lanes.get(&job.calls[place].lane)?;
-        job.named.then(|| default.max(LaneBook::gap(lane.limits(), job.priority)))
+        let gap = LaneBook::gap(lane.limits(), job.priority) + self.setup.settings.send_within;
+        job.named.then(|| default.max(gap))
     }
 
     pub(super) fn terms_changed(&mut self, id: JobId, terms: &Terms) {

@@ -239,7 +239,9 @@ impl Core {
         };
         let lane = &self.lanes[self.calls[call].lane];
         if job.named {
-            default.max(lane.limits.gap(job.priority).max(lane.limits.spread_gap()))
+            // The gap may run from the latest moment that a reserved attempt could start.
+            let gap = lane.limits.gap(job.priority).max(lane.limits.spread_gap());
+            default.max(gap + self.settings.send_within)
         } else {
             ANY_WAIT
         }

@@ -48,7 +48,7 @@ pub fn hunt(mutant: Mutant, worlds: u64) -> Option<Caught> {
         Mutant::set(Some(mutant));
         let ran = run(seed, false);
         Mutant::set(None);
-        let words = ran.violations.first()?.to_string();
-        Some(Caught { seed, words })
+        let first = ran.violations.first()?;
+        Some(Caught { seed, words: first.to_string() })
     })
 }

@@ -9,6 +9,7 @@ use paceline_core::{
     Settings, Setup, Span, Submission, Time, Until, Verdict, Window,
 };
 
+use crate::disk::Fault;
 use crate::service::Reaction;
 use crate::trace::Keep;
 use crate::world::{Act, Manners, World};
@@ -51,6 +52,12 @@ pub fn nothing() -> Reaction {
 /// The service fails, for now.
 pub fn failed(class: &str) -> Reaction {
     Reaction::new(Verdict::Failed { failure: Failure::transient(class), retry_after: None })
+}
+
+/// The service fails and says when to come again.
+pub fn unavailable(after: &str) -> Reaction {
+    let failure = Failure::transient("status_503");
+    Reaction::new(Verdict::Failed { failure, retry_after: Some(span(after)) })
 }
 
 /// The service says no, and means it.
@@ -266,17 +273,18 @@ impl World {
         }
     }
 
-    /// Somebody submits a job, now.
+    /// Somebody submits a job, now: it is taken in when time goes on, with all that came with it.
     pub fn submit(&mut self, wish: Wish) {
         self.up();
-        assert_eq!(wish.label, self.next_label, "stories number their jobs in order");
+        self.wishes += 1;
+        assert_eq!(wish.label, self.wishes, "stories number their jobs in order");
         self.act_at(self.now(), Act::Submit(vec![wish.job]));
-        self.settle_now();
     }
 
     /// Somebody submits many jobs in one go.
     pub fn submit_all(&mut self, wishes: Vec<Wish>) {
         self.up();
+        self.wishes += wishes.len() as u64;
         let jobs = wishes.into_iter().map(|wish| wish.job).collect();
         self.act_at(self.now(), Act::Submit(jobs));
         self.settle_now();
@@ -298,6 +306,7 @@ impl World {
 
     /// Somebody cancels a job.
     pub fn cancel(&mut self, label: u64) {
+        self.settle_now();
         let job = self.by_label[&label];
         self.act_at(self.now(), Act::Cancel(job));
         self.settle_now();
@@ -312,7 +321,14 @@ impl World {
 
     /// The process dies and comes back so much later.
     pub fn crash_for(&mut self, down: &str) {
+        self.settle_now();
         self.crash(span(down));
+    }
+
+    /// The next commit fails, though everything was written: nobody knows (B4).
+    pub fn fail_commit(&mut self) {
+        self.settle_now();
+        self.act_at(self.now(), Act::FailCommit(Fault::Written));
     }
 
     /// The process dies and comes back with another configuration.

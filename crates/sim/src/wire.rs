@@ -10,6 +10,7 @@ use crate::world::{Next, World};
 
 /// One attempt in the hands of a worker.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "four independent facts about a request")]
 pub(crate) struct Request {
     lane: Arc<str>,
     call: CallId,
@@ -54,8 +55,8 @@ impl World {
     pub(crate) fn send(&mut self, attempt: AttemptId) {
         let now = self.now();
         let Some(request) = self.wire.get_mut(&attempt) else { return };
-        let late = now > request.send_by && !Mutant::SendByUnchecked.on();
-        if late || request.aborted {
+        let too_late = now > request.send_by && !Mutant::SendByUnchecked.on();
+        if too_late || request.aborted {
             self.counts.unused += 1;
             self.wire.remove(&attempt);
             let told = Told { verdict: Verdict::Unused, announced: None };

@@ -138,6 +138,8 @@ pub struct World {
     turns_at_once: u32,
     /// Whether the engine was ever started.
     pub(crate) begun: bool,
+    /// Jobs that a story has submitted.
+    pub(crate) wishes: u64,
 }
 
 impl World {
@@ -168,6 +170,7 @@ impl World {
             wake_at: None,
             turns_at_once: 0,
             begun: false,
+            wishes: 0,
         }
     }
 

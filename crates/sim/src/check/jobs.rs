@@ -41,6 +41,7 @@ pub(super) struct CallBook {
 }
 
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about a job")]
 pub(super) struct JobBook {
     pub(super) spec: Arc<JobSpec>,
     pub(super) priority: Priority,
@@ -164,7 +165,8 @@ impl Book {
             Priority::Interactive | Priority::Completion => return None,
         };
         let lane = self.lanes.get(&job.calls[place].lane)?;
-        job.named.then(|| default.max(LaneBook::gap(lane.limits(), job.priority)))
+        let gap = LaneBook::gap(lane.limits(), job.priority) + self.setup.settings.send_within;
+        job.named.then(|| default.max(gap))
     }
 
     pub(super) fn terms_changed(&mut self, id: JobId, terms: &Terms) {
@@ -286,7 +288,7 @@ impl Book {
             State::Backoff(_) => self.broken("R1", format!("job {id} was retried too soon")),
             State::Settled => self.broken("B1", format!("a settled call of job {id} runs again")),
             State::Running(_) => {
-                self.broken("J1", format!("a call of job {id} runs twice at once"))
+                self.broken("J1", format!("a call of job {id} runs twice at once"));
             }
             State::Staged => self.broken("J3", format!("job {id} runs a stage not reached")),
         }

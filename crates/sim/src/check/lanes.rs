@@ -22,6 +22,7 @@ pub(super) struct InForce {
 
 /// One attempt, as promised and as seen.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about an attempt")]
 pub(super) struct Try {
     pub(super) id: AttemptId,
     pub(super) call: CallId,

@@ -265,8 +265,8 @@ fn slowed(name: &str, lane: &LaneBook, known: &Try, now: Time) -> Option<String>
 fn kept(name: &str, lane: &LaneBook, known: &Try, now: Time) -> Option<String> {
     lane.limits().windows.iter().zip(&lane.rules.since).find_map(|(window, &since)| {
         let (allowed, max) = (window.allowed(known.priority), u64::from(window.rate.max.get()));
-        let sent = lane.tries.iter().filter(|t| t.sent_at.is_some_and(|at| at >= since));
-        let inside = sent.filter(|t| t.sent_at.is_some_and(|at| at + window.rate.per > now));
+        let seen = lane.tries.iter().filter(|t| t.sent_at.is_some_and(|at| at >= since));
+        let inside = seen.filter(|t| t.sent_at.is_some_and(|at| at + window.rate.per > now));
         let spent: u64 = inside.map(|t| u64::from(t.cost)).sum::<u64>() + u64::from(known.cost);
         let broken = allowed < max && spent > allowed;
         broken.then(|| {

@@ -47,6 +47,28 @@ fn b2_a_call_under_which_the_process_died_is_repeated_or_fails_as_its_kind_says(
 }
 
 #[test]
+fn b4_after_a_failed_commit_nothing_is_answered_and_the_next_start_finds_what_was_written() {
+    let mut world = World::new().lane("a", Limits::default());
+    world.run_for("1s");
+    world.fail_commit();
+    world.submit(job(1).on("a"));
+    let trace = world.run_for("1ms");
+    assert!(!trace.contains("start"), "nothing starts that is not known to be written\n{trace}");
+    let trace = world.run_for("10s");
+    let after: Vec<&str> = trace
+        .lines()
+        .filter_map(|line| line.trim().split_once(' '))
+        .map(|(_, what)| what)
+        .collect();
+    insta::assert_snapshot!(after.join("\n"), @"
+    crash
+    start #1 a background
+    done #1 a
+    report #1 done, all
+    ");
+}
+
+#[test]
 fn b3_stopping_with_work_waiting_loses_nothing() {
     let mut world = World::new().lane("nyaa", every("60s")).lane("tracker", Limits::default());
     world.submit(job(1).on("nyaa"));

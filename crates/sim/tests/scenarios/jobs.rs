@@ -23,9 +23,9 @@ fn j2_a_conclusive_answer_is_delivered_at_once_although_another_lane_would_take_
     world.submit(job(2).on("fast").on("slow").first_answer());
     insta::assert_snapshot!(world.run_for("20s"), @"
     0.000 start #1 slow background
+    0.000 start #2 fast background
     0.000 done #1 slow
     0.000 report #1 done, all
-    0.000 start #2 fast background
     0.000 done #2 fast
     0.000 skipped #2 slow early_exit
     0.000 report #2 done, conclusive
@@ -85,6 +85,7 @@ fn j5_a_panic_is_a_failed_outcome_and_frees_everything() {
     let mut world = lanes(&["a"]);
     world.answer(1, panics());
     world.submit(job(1).on("a").key("k"));
+    world.run_for("0s");
     world.submit(job(2).on("a").key("k"));
     world.submit(job(3).on("a"));
     insta::assert_snapshot!(world.run_for("5s"), @"
@@ -138,21 +139,50 @@ fn j7_a_moved_call_goes_on_elsewhere_at_the_other_lanes_pace() {
 
 #[test]
 fn r1_only_what_may_pass_is_tried_again_and_retry_after_wins() {
-    let mut world = lanes(&["a", "b"]);
-    world.answer(1, failed("connect"));
-    world.answer(1, failed("connect"));
+    let mut world = lanes(&["a", "b", "c"]);
     world.submit(job(1).on("a").attempts(3));
-    world.answer(2, refused("status_404"));
+    world.answer(1, failed("connect"));
+    world.answer(1, failed("connect"));
     world.submit(job(2).on("b").attempts(3));
+    world.answer(2, refused("status_404"));
+    world.submit(job(3).on("c").attempts(2));
+    world.answer(3, unavailable("9s"));
+    world.answer(3, failed("connect"));
     insta::assert_snapshot!(world.run_for("20s"), @"
     0.000 start #1 a background
     0.000 start #2 b background
+    0.000 start #3 c background
     0.000 failed #2 b status_404
     0.000 report #2 failed, inconclusive
+    0.000 closed c until 9.000
     0.475 start #1 a background
-    1.161 start #1 a background
-    2.161 done #1 a
-    2.161 report #1 done, all
+    1.958 start #1 a background
+    2.958 done #1 a
+    2.958 report #1 done, all
+    9.000 start #3 c background
+    9.000 failed #3 c connect
+    9.000 report #3 failed, inconclusive
+    ");
+}
+
+#[test]
+fn b5_each_hop_and_each_retry_is_a_request_of_its_own_charged_to_its_own_lane() {
+    let mut world = World::new().lane("short", every("5s")).lane("cdn", every("7s"));
+    world.submit(job(1).on("short"));
+    world.submit(job(2).on("short"));
+    world.answer_on(1, "short", moved("cdn"));
+    world.answer_on(1, "cdn", unavailable("2s"));
+    insta::assert_snapshot!(world.run_for("20s"), @"
+    0.000 start #1 short background
+    0.000 moved #1 short to cdn
+    0.000 start #1 cdn background
+    0.000 closed cdn until 2.000
+    5.000 start #2 short background
+    6.000 done #2 short
+    6.000 report #2 done, all
+    7.000 start #1 cdn background
+    8.000 done #1 cdn
+    8.000 report #1 done, all
     ");
 }
 

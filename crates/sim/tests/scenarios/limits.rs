@@ -26,8 +26,9 @@ fn l1_twenty_calls_of_two_seconds_on_a_wide_lane_take_two_seconds() {
 #[test]
 fn l2_a_gap_of_a_minute_shrinks_with_priority() {
     let mut world = World::new().lane("nyaa", every("60s"));
+    world.submit(job(1).on("nyaa"));
+    world.run_for("0s");
     for (n, priority) in [
-        (1, Priority::Background),
         (2, Priority::Completion),
         (3, Priority::Rss),
         (4, Priority::Interactive),
@@ -87,8 +88,8 @@ fn l3_a_window_opens_when_its_oldest_attempt_leaves_and_a_cost_waits_for_its_who
      0.000 start #1 arxiv background
      1.000 done #1 arxiv
      1.000 report #1 done, all
-     4.000 start #2 arxiv background
      4.000 submit 5: a cost of 4 can never fit the limit `3/10s` of `arxiv`: it allows 3
+     4.000 start #2 arxiv background
      5.000 done #2 arxiv
      5.000 report #2 done, all
     14.000 start #3 arxiv background
@@ -141,8 +142,8 @@ fn l6_a_retry_after_closes_that_lane_only_and_the_throttled_call_keeps_its_place
     world.submit(job(3).on("arxiv"));
     insta::assert_snapshot!(world.run_for("20s"), @"
      0.000 start #1 nyaa background
-     0.000 closed nyaa until 8.000
      0.000 start #3 arxiv background
+     0.000 closed nyaa until 8.000
      1.000 done #3 arxiv
      1.000 report #3 done, all
      8.000 start #1 nyaa background
@@ -176,53 +177,24 @@ fn l6_a_cooldown_survives_a_restart_and_is_lifted_by_hand() {
 #[test]
 fn l7_throttled_without_a_date_the_lane_slows_down_and_comes_back() {
     let mut world = World::new().lane("nyaa", every("2s")).latency("0s");
-    for n in 1..=14 {
-        world.submit(job(n).on("nyaa").as_(Priority::Completion));
+    for n in 1..=8 {
+        world.submit(job(n).on("nyaa"));
     }
     world.answer(1, throttled_without_a_date());
-    insta::assert_snapshot!(world.run_for("60s"), @"
-     0.000 start #1 nyaa completion
-     0.000 done #1 nyaa
-     0.000 report #1 done, all
-     1.400 start #2 nyaa completion
-     1.400 done #2 nyaa
-     1.400 report #2 done, all
-     2.800 start #3 nyaa completion
-     2.800 done #3 nyaa
-     2.800 report #3 done, all
-     4.200 start #4 nyaa completion
-     4.200 done #4 nyaa
-     4.200 report #4 done, all
-     5.600 start #5 nyaa completion
-     5.600 done #5 nyaa
-     5.600 report #5 done, all
-     7.000 start #6 nyaa completion
-     7.000 done #6 nyaa
-     7.000 report #6 done, all
-     8.400 start #7 nyaa completion
-     8.400 done #7 nyaa
-     8.400 report #7 done, all
-     9.800 start #8 nyaa completion
-     9.800 done #8 nyaa
-     9.800 report #8 done, all
-    11.200 start #9 nyaa completion
-    11.200 done #9 nyaa
-    11.200 report #9 done, all
-    12.600 start #10 nyaa completion
-    12.600 done #10 nyaa
-    12.600 report #10 done, all
-    14.000 start #11 nyaa completion
-    14.000 done #11 nyaa
-    14.000 report #11 done, all
-    15.400 start #12 nyaa completion
-    15.400 done #12 nyaa
-    15.400 report #12 done, all
-    16.800 start #13 nyaa completion
-    16.800 done #13 nyaa
-    16.800 report #13 done, all
-    18.200 start #14 nyaa completion
-    18.200 done #14 nyaa
-    18.200 report #14 done, all
+    world.answer(1, throttled_without_a_date());
+    let trace = world.run_for("2m");
+    let starts: Vec<&str> = trace.lines().filter(|line| line.contains("start")).collect();
+    insta::assert_snapshot!(starts.join("\n"), @"
+     0.000 start #1 nyaa background
+     4.000 start #1 nyaa background
+    12.000 start #1 nyaa background
+    20.000 start #2 nyaa background
+    28.000 start #3 nyaa background
+    36.000 start #4 nyaa background
+    44.000 start #5 nyaa background
+    48.000 start #6 nyaa background
+    52.000 start #7 nyaa background
+    56.000 start #8 nyaa background
     ");
 }
 
@@ -242,27 +214,29 @@ fn l7_failures_climb_the_ladder_and_one_probe_goes_out_after_each_rung() {
         world.submit(job(n).on("dblp").attempts(1));
     }
     insta::assert_snapshot!(world.run_for("500s"), @"
-    0.000 start #1 dblp background
-    0.000 start #2 dblp background
-    0.000 start #3 dblp background
-    1.000 done #1 dblp
-    1.000 report #1 done, all
-    1.000 done #2 dblp
-    1.000 report #2 done, all
-    1.000 done #3 dblp
-    1.000 report #3 done, all
-    1.000 start #4 dblp background
-    1.000 failed #4 dblp status_500
-    1.000 report #4 failed, inconclusive
-    5.000 start #5 dblp background
-    5.000 start #6 dblp background
-    5.000 start #7 dblp background
-    6.000 done #5 dblp
-    6.000 report #5 done, all
-    6.000 done #6 dblp
-    6.000 report #6 done, all
-    6.000 done #7 dblp
-    6.000 report #7 done, all
+      0.000 start #1 dblp background
+      0.000 start #2 dblp background
+      0.000 start #3 dblp background
+      0.000 failed #1 dblp status_500
+      0.000 report #1 failed, inconclusive
+      0.000 closed dblp until 60.000
+      0.000 failed #2 dblp status_500
+      0.000 report #2 failed, inconclusive
+      0.000 failed #3 dblp status_500
+      0.000 report #3 failed, inconclusive
+     60.000 start #4 dblp background
+     60.000 closed dblp until 360.000
+     60.000 failed #4 dblp status_500
+     60.000 report #4 failed, inconclusive
+    360.000 start #5 dblp background
+    361.000 done #5 dblp
+    361.000 report #5 done, all
+    361.000 start #6 dblp background
+    361.000 start #7 dblp background
+    362.000 done #6 dblp
+    362.000 report #6 done, all
+    362.000 done #7 dblp
+    362.000 report #7 done, all
     ");
 }
 
@@ -271,9 +245,10 @@ fn l8_what_a_service_announces_slows_its_lane_down() {
     let mut world = World::new().lane("crossref", at_once(3)).latency("0s");
     let left = Announced { left: Some((1, Span::secs(30))), ..Announced::default() };
     world.answer(1, done().announcing(left));
-    for n in 1..=3 {
-        world.submit(job(n).on("crossref"));
-    }
+    world.submit(job(1).on("crossref"));
+    world.run_for("0s");
+    world.submit(job(2).on("crossref"));
+    world.submit(job(3).on("crossref"));
     insta::assert_snapshot!(world.run_for("60s"), @"
      0.000 start #1 crossref background
      0.000 done #1 crossref
@@ -326,13 +301,13 @@ fn l10_a_lane_that_a_template_made_is_dropped_only_when_it_is_as_good_as_new() {
     world.run_for("20s");
     world.submit(job(4).on("host:c"));
     insta::assert_snapshot!(world.run_for("1s"), @"
+     0.000 submit 3: no room for the lane `host:c`: 2 lanes exist and none is idle (`max_lanes`)
      0.000 start #1 host:a background
+     0.000 start #2 host:b background
      0.000 done #1 host:a
      0.000 report #1 done, all
-     0.000 start #2 host:b background
      0.000 done #2 host:b
      0.000 report #2 done, all
-     0.000 submit 3: no room for the lane `host:c`: 2 lanes exist and none is idle (`max_lanes`)
     20.000 submit 4: accepted as #3
     20.000 start #3 host:c background
     20.000 done #3 host:c
@@ -349,7 +324,9 @@ fn l11_a_backlog_that_aged_to_the_top_runs_at_the_background_gap_and_spends_no_k
     let mut window = Window::new("10/h".parse().expect("a rate"));
     window.keep[Priority::Interactive.index()] = Portion::thousandths(200);
     let limits = Limits { windows: vec![window], ..every("60s") };
-    let mut world = World::new().lane("nyaa", limits).latency("0s");
+    let mut world = World::new().lane("nyaa", limits).latency("0s").settings(|settings| {
+        settings.age_after = Span::secs(10);
+    });
     for n in 1..=50 {
         world.submit(job(n).on("nyaa").max_wait("10d"));
     }

@@ -2,13 +2,14 @@
 
 use std::num::NonZeroU32;
 
-use paceline_core::{Limits, Priority};
+use paceline_core::{Limits, Priority, Span};
 use paceline_sim::*;
 
 #[test]
 fn p1_higher_goes_first_then_older() {
     let mut world = World::new().lane("nyaa", Limits::default());
     world.submit(job(1).on("nyaa"));
+    world.run_for("0s");
     world.submit(job(2).on("nyaa"));
     world.submit(job(3).on("nyaa").as_(Priority::Rss));
     world.submit(job(4).on("nyaa").as_(Priority::Interactive));
@@ -51,6 +52,25 @@ fn p2_a_background_call_beside_a_constant_stream_of_interactive_calls_still_runs
 }
 
 #[test]
+fn p2_a_backlog_that_aged_to_the_top_still_runs_at_the_background_gap() {
+    let mut world = World::new().lane("nyaa", every("60s")).latency("0s").settings(|settings| {
+        settings.age_after = Span::secs(1);
+    });
+    for n in 1..=50 {
+        world.submit(job(n).on("nyaa"));
+    }
+    let trace = world.run_for("250s");
+    let starts: Vec<&str> = trace.lines().filter(|line| line.contains("start")).collect();
+    insta::assert_snapshot!(starts.join("\n"), @"
+      0.000 start #1 nyaa background
+     60.000 start #2 nyaa background
+    120.000 start #3 nyaa background
+    180.000 start #4 nyaa background
+    240.000 start #5 nyaa background
+    ");
+}
+
+#[test]
 fn p3_a_full_pool_keeps_a_worker_for_interactive_calls() {
     let mut world = World::new()
         .lane("a", at_once(9))
@@ -64,6 +84,7 @@ fn p3_a_full_pool_keeps_a_worker_for_interactive_calls() {
     world.submit(job(1).on("a"));
     world.submit(job(2).on("b"));
     world.submit(job(3).on("c"));
+    world.run_for("0s");
     world.submit(job(4).on("c").as_(Priority::Interactive));
     insta::assert_snapshot!(world.run_for("15s"), @"
      0.000 start #1 a background
@@ -89,21 +110,21 @@ fn p4_tenants_take_turns() {
     0.000 start #1 dblp background
     1.000 done #1 dblp
     1.000 report #1 done, all
-    1.000 start #2 dblp background
-    2.000 done #2 dblp
-    2.000 report #2 done, all
-    2.000 start #4 dblp background
-    3.000 done #4 dblp
-    3.000 report #4 done, all
-    3.000 start #5 dblp background
-    4.000 done #5 dblp
-    4.000 report #5 done, all
-    4.000 start #3 dblp background
-    5.000 done #3 dblp
-    5.000 report #3 done, all
-    5.000 start #6 dblp background
-    6.000 done #6 dblp
-    6.000 report #6 done, all
+    1.000 start #4 dblp background
+    2.000 done #4 dblp
+    2.000 report #4 done, all
+    2.000 start #5 dblp background
+    3.000 done #5 dblp
+    3.000 report #5 done, all
+    3.000 start #2 dblp background
+    4.000 done #2 dblp
+    4.000 report #2 done, all
+    4.000 start #6 dblp background
+    5.000 done #6 dblp
+    5.000 report #6 done, all
+    5.000 start #3 dblp background
+    6.000 done #3 dblp
+    6.000 report #3 done, all
     ");
 }
 
@@ -121,10 +142,10 @@ fn p5_one_hung_lane_does_not_delay_another_even_when_it_has_eaten_the_base_worke
     assert_eq!(trace.matches("start").count(), 12, "half of twenty workers, and the two\n{trace}");
     let fine: Vec<&str> = trace.lines().filter(|line| line.contains("fine")).collect();
     insta::assert_snapshot!(fine.join("\n"), @"
-    5.000 start #31 fine background
-    6.000 done #31 fine
-    6.000 start #32 fine interactive
-    7.000 done #32 fine
+    5.000 start #32 fine interactive
+    6.000 done #32 fine
+    6.000 start #31 fine background
+    7.000 done #31 fine
     ");
 }
 

@@ -7,33 +7,34 @@ use paceline_sim::*;
 fn d1_a_second_job_with_the_key_joins_and_the_last_caller_cancels() {
     let mut world = World::new().lane("nyaa", every("60s"));
     world.submit(job(1).on("nyaa"));
+    world.run_for("0s");
     world.submit(job(2).on("nyaa").key("k"));
     world.submit(job(3).on("nyaa").key("k").as_(Priority::Interactive));
     world.submit(job(4).on("nyaa").key("k").on_duplicate(OnDuplicate::Refuse));
     world.cancel(3);
     world.run_for("3s");
-    world.submit(job(5).on("nyaa").as_(Priority::Interactive).key("z"));
+    world.cancel(2);
+    world.submit(job(5).on("nyaa").as_(Priority::Interactive).key("k"));
     insta::assert_snapshot!(world.run_for("20s"), @"
-     0.000 start #1 nyaa background
-     0.000 submit 3: joins #2
-     0.000 submit 4: refused, same as #2
-     1.000 done #1 nyaa
-     1.000 report #1 done, all
-     3.000 submit 5: accepted as #3
-     6.000 start #2 nyaa interactive
-     7.000 done #2 nyaa
-     7.000 report #2 done, all
-    12.000 start #3 nyaa interactive
-    13.000 done #3 nyaa
-    13.000 report #3 done, all
+    0.000 start #1 nyaa background
+    0.000 submit 3: joins #2
+    0.000 submit 4: refused, same as #2
+    1.000 done #1 nyaa
+    1.000 report #1 done, all
+    3.000 cancelled #2 nyaa
+    3.000 report #2 cancelled, inconclusive
+    3.000 submit 5: accepted as #3
+    6.000 start #3 nyaa interactive
+    7.000 done #3 nyaa
+    7.000 report #3 done, all
     ");
 }
 
 #[test]
 fn d1_a_key_is_held_through_a_retry_and_a_restart() {
     let mut world = World::new().lane("nyaa", Limits::default());
-    world.answer(1, failed("connect"));
     world.submit(job(1).on("nyaa").key("k").attempts(2));
+    world.answer(1, failed("connect"));
     world.run_for("1ms");
     world.submit(job(2).on("nyaa").key("k").on_duplicate(OnDuplicate::Refuse));
     world.crash_for("1ms");
@@ -80,11 +81,11 @@ fn d3_three_rss_calls_in_a_burst_run_once_and_nobody_waits_for_ever() {
     world.run_for("30s");
     world.submit(job(4).on("nyaa").as_(Priority::Rss));
     insta::assert_snapshot!(world.run_for("30s"), @"
-     0.000 start #1 nyaa rss
      0.000 duplicate #2 nyaa of #1
      0.000 report #2 skipped, inconclusive
      0.000 duplicate #3 nyaa of #1
      0.000 report #3 skipped, inconclusive
+     0.000 start #1 nyaa rss
      1.000 done #1 nyaa
      1.000 report #1 done, all
     30.000 start #4 nyaa rss

@@ -138,10 +138,10 @@ fn w5_a_clock_stepped_back_releases_nothing_early_and_one_stepped_forward_opens_
     world.run_for("30s");
     world.step_wall("2h");
     insta::assert_snapshot!(world.run_for("200s"), @"
+      0.000 wall clock steps by -3600000000 us
       0.000 start #1 tracker background
       0.000 done #1 tracker
       0.000 report #1 done, all
-      0.000 wall clock steps by -3600000000 us
      30.000 wall clock steps by 7200000000 us
      60.000 start #2 tracker background
      60.000 done #2 tracker
@@ -157,7 +157,9 @@ fn q1_beyond_the_bound_a_submission_is_refused_with_the_moment_to_come_again() {
     let mut world = World::new().lane("nyaa", every("60s")).settings(|settings| {
         settings.max_waiting = NonZeroU32::new(2).expect("2");
     });
-    for n in 1..=4 {
+    world.submit(job(1).on("nyaa"));
+    world.run_for("0s");
+    for n in 2..=4 {
         world.submit(job(n).on("nyaa"));
     }
     insta::assert_snapshot!(world.run_for("70s"), @"
@@ -177,6 +179,7 @@ fn q2_work_due_later_enters_a_full_queue() {
         settings.max_waiting = NonZeroU32::new(1).expect("1");
     });
     world.submit(job(1).on("nyaa"));
+    world.run_for("0s");
     world.submit(job(2).on("nyaa"));
     world.submit(job(3).on("nyaa").due("10s"));
     insta::assert_snapshot!(world.run_for("200s"), @"

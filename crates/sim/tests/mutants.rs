@@ -1,0 +1,10 @@
+//! The checkers can fail: every rule broken on purpose is noticed.
+
+use paceline_sim::{MUTANTS, hunt};
+
+#[test]
+fn every_broken_rule_is_noticed() {
+    let survivors: Vec<_> =
+        MUTANTS.iter().filter(|(mutant, _)| hunt(*mutant, 200).is_none()).collect();
+    assert!(survivors.is_empty(), "not noticed in 200 worlds: {survivors:?}");
+}

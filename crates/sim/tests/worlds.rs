@@ -1,0 +1,26 @@
+//! A first handful of random worlds; the binary runs as many as one has time for.
+
+use paceline_sim::run;
+
+#[test]
+fn no_rule_is_broken_in_two_hundred_worlds() {
+    for seed in 1..=200 {
+        let ran = run(seed, false);
+        let broken: Vec<String> = ran.violations.iter().map(ToString::to_string).collect();
+        assert!(
+            broken.is_empty(),
+            "{}\ncargo run --release -p paceline-sim -- --seed {seed} --trace",
+            broken.join("\n")
+        );
+    }
+}
+
+#[test]
+fn the_same_seed_tells_the_same_story() {
+    for seed in [1, 7, 24, 49] {
+        let (once, again) = (run(seed, true), run(seed, true));
+        assert_eq!(once.fingerprint, again.fingerprint, "seed {seed}");
+        assert_eq!(once.trace, again.trace, "seed {seed}");
+        assert!(!once.trace.is_empty());
+    }
+}

@@ -356,8 +356,8 @@ impl Core {
             return;
         }
         if due.is_some() {
-            for call in self.jobs[job].calls.to_vec() {
-                self.put_back(call, plan);
+            for at in 0..self.jobs[job].calls.len() {
+                self.put_back(self.jobs[job].calls[at], plan);
             }
             self.delay(job);
         } else if waited_to_be_due {

@@ -24,6 +24,8 @@ pub struct Restore {
     plan: Plan,
     lanes: BTreeMap<LaneId, u32>,
     crashed: Vec<Reservation>,
+    /// Lanes whose windows are not those that the store knows.
+    changed: Vec<u32>,
     max_lanes: std::num::NonZeroU32,
 }
 
@@ -34,7 +36,7 @@ impl Restore {
         let max_lanes = core.settings.max_lanes;
         core.settings.max_lanes = std::num::NonZeroU32::MAX;
         let (plan, lanes, crashed) = (Plan::default(), BTreeMap::new(), Vec::new());
-        Restore { core, plan, lanes, crashed, max_lanes }
+        Restore { core, plan, lanes, crashed, changed: Vec::new(), max_lanes }
     }
 
     /// Takes in one record. Lanes come first, then jobs, calls and reservations.
@@ -52,6 +54,10 @@ impl Restore {
         match core.lane_for(&record.name, Time::ZERO, &mut self.plan) {
             Ok(number) => {
                 core.lanes[number].remember(record);
+                let now = core.lanes[number].limits.windows.iter().map(|window| window.rate);
+                if now.ne(record.windows.iter().map(|(rate, _)| *rate)) {
+                    self.changed.push(number);
+                }
                 self.lanes.insert(record.id, number);
                 core.touch_lane(number);
             }
@@ -198,10 +204,10 @@ impl Restore {
         }
         for &number in self.lanes.values() {
             let since = &mut self.core.lanes[number].since;
-            if since.contains(&Time::NEVER) {
-                since.iter_mut().filter(|at| **at == Time::NEVER).for_each(|at| *at = now);
-                self.core.write_lane(number, &mut self.plan);
-            }
+            since.iter_mut().filter(|at| **at == Time::NEVER).for_each(|at| *at = now);
+        }
+        for &number in &self.changed {
+            self.core.write_lane(number, &mut self.plan);
         }
     }
 }

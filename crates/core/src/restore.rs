@@ -165,6 +165,9 @@ impl Restore {
             lane: next.lane.max(core.next.lane),
         };
         let jobs: Vec<(JobId, u32)> = core.jobs.iter().map(|(n, job)| (job.id, n)).collect();
+        for reservation in &self.crashed {
+            core.count_crash(reservation.call);
+        }
         let mut late = Vec::new();
         for &(_, job) in &jobs {
             if core.resume_job(job, now, &mut self.plan) {
@@ -325,6 +328,15 @@ impl Core {
         }
     }
 
+    /// The process died during a call: whatever the clocks say now, it had begun.
+    fn count_crash(&mut self, id: CallId) {
+        let Some(&job) = self.job_ids.get(&id.job) else { return };
+        let Some(&call) = self.jobs[job].calls.get(usize::from(id.index)) else { return };
+        if !matches!(self.calls[call].state, State::Settled | State::Parked) {
+            self.calls[call].crashes += 1;
+        }
+    }
+
     /// Settles what the process left open when it died (B2).
     fn crashed(&mut self, id: CallId, now: Now, plan: &mut Plan) {
         let Some(&job) = self.job_ids.get(&id.job) else { return };
@@ -332,7 +344,6 @@ impl Core {
         if matches!(self.calls[call].state, State::Settled | State::Parked) {
             return;
         }
-        self.calls[call].crashes += 1;
         let on_crash = self.kinds[self.jobs[job].kind as usize].on_crash;
         if on_crash == OnCrash::Fail || self.calls[call].crashes > MOST_CRASHES {
             let failure = Failure::permanent("crash").because("the process died during the call");

@@ -261,11 +261,10 @@ impl Core {
                 wake_at = wake_at.min(opening.at);
             }
         }
-        // Rising changes the order of who is ready, and the gap of who is not, unless a cooldown
-        // holds the lane for longer anyway.
-        if standing.any.is_some() || lane.health.cooldown_until < rises_at {
-            wake_at = wake_at.min(rises_at);
-        }
+        // Rising changes the order of who is ready, and the gap of who is not; while a cooldown
+        // holds the lane that can wait for its end.
+        let held = if standing.any.is_some() { Time::ZERO } else { lane.health.cooldown_until };
+        wake_at = wake_at.min(rises_at.max(held));
         standing.wake_at = (wake_at != Time::NEVER).then_some(wake_at);
         standing
     }

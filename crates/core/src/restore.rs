@@ -24,6 +24,8 @@ pub struct Restore {
     plan: Plan,
     lanes: BTreeMap<LaneId, u32>,
     crashed: Vec<Reservation>,
+    /// Lanes whose windows are not those that the store knows.
+    changed: Vec<u32>,
     max_lanes: std::num::NonZeroU32,
 }
 
@@ -34,7 +36,7 @@ impl Restore {
         let max_lanes = core.settings.max_lanes;
         core.settings.max_lanes = std::num::NonZeroU32::MAX;
         let (plan, lanes, crashed) = (Plan::default(), BTreeMap::new(), Vec::new());
-        Restore { core, plan, lanes, crashed, max_lanes }
+        Restore { core, plan, lanes, crashed, changed: Vec::new(), max_lanes }
     }
 
     /// Takes in one record. Lanes come first, then jobs, calls and reservations.
@@ -52,6 +54,10 @@ impl Restore {
         match core.lane_for(&record.name, Time::ZERO, &mut self.plan) {
             Ok(number) => {
                 core.lanes[number].remember(record);
+                let now = core.lanes[number].limits.windows.iter().map(|window| window.rate);
+                if now.ne(record.windows.iter().map(|(rate, _)| *rate)) {
+                    self.changed.push(number);
+                }
                 self.lanes.insert(record.id, number);
                 core.touch_lane(number);
             }
@@ -159,6 +165,9 @@ impl Restore {
             lane: next.lane.max(core.next.lane),
         };
         let jobs: Vec<(JobId, u32)> = core.jobs.iter().map(|(n, job)| (job.id, n)).collect();
+        for reservation in &self.crashed {
+            core.count_crash(reservation.call);
+        }
         let mut late = Vec::new();
         for &(_, job) in &jobs {
             if core.resume_job(job, now, &mut self.plan) {
@@ -198,10 +207,10 @@ impl Restore {
         }
         for &number in self.lanes.values() {
             let since = &mut self.core.lanes[number].since;
-            if since.contains(&Time::NEVER) {
-                since.iter_mut().filter(|at| **at == Time::NEVER).for_each(|at| *at = now);
-                self.core.write_lane(number, &mut self.plan);
-            }
+            since.iter_mut().filter(|at| **at == Time::NEVER).for_each(|at| *at = now);
+        }
+        for &number in &self.changed {
+            self.core.write_lane(number, &mut self.plan);
         }
     }
 }
@@ -319,6 +328,15 @@ impl Core {
         }
     }
 
+    /// The process died during a call: whatever the clocks say now, it had begun.
+    fn count_crash(&mut self, id: CallId) {
+        let Some(&job) = self.job_ids.get(&id.job) else { return };
+        let Some(&call) = self.jobs[job].calls.get(usize::from(id.index)) else { return };
+        if !matches!(self.calls[call].state, State::Settled | State::Parked) {
+            self.calls[call].crashes += 1;
+        }
+    }
+
     /// Settles what the process left open when it died (B2).
     fn crashed(&mut self, id: CallId, now: Now, plan: &mut Plan) {
         let Some(&job) = self.job_ids.get(&id.job) else { return };
@@ -326,7 +344,6 @@ impl Core {
         if matches!(self.calls[call].state, State::Settled | State::Parked) {
             return;
         }
-        self.calls[call].crashes += 1;
         let on_crash = self.kinds[self.jobs[job].kind as usize].on_crash;
         if on_crash == OnCrash::Fail || self.calls[call].crashes > MOST_CRASHES {
             let failure = Failure::permanent("crash").because("the process died during the call");

@@ -209,7 +209,8 @@ impl Book {
             Write::DropLane(id) => {
                 self.lane_ids.remove(id);
             }
-            Write::Payload(..) | Write::Ended(..) | Write::Release(..) | Write::Forget(..) => {}
+            Write::Ended(_, attempt, _) | Write::Release(_, attempt) => self.end_durable(*attempt),
+            Write::Payload(..) | Write::Forget(..) => {}
         }
     }
 

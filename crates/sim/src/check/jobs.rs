@@ -358,9 +358,10 @@ impl Book {
         let shared = self.jobs[&id].spec.cache_key.is_some();
         let budget = self.budget(id, place);
         let call = &mut self.jobs.get_mut(&id).expect("checked above").calls[place];
-        call.place_durable |= record.joined_at.is_some();
-        call.recorded = true;
-        if call.state == State::Staged {
+        call.place_durable = record.joined_at.is_some();
+        call.recorded =
+            call.place_durable || record.attempts + record.throttles + record.crashes > 0;
+        if call.state == State::Staged && call.place_durable {
             call.state = if shared { State::Shared } else { State::Waiting };
             call.joined_at = record.joined_at.unwrap_or(call.joined_at);
             call.max_wait = budget;

@@ -39,6 +39,8 @@ pub(super) struct Try {
     pub(super) unused: bool,
     pub(super) told: bool,
     pub(super) ended: bool,
+    /// Whether the store knows that it ended.
+    pub(super) end_durable: bool,
     pub(super) sent_at: Option<Time>,
     pub(super) left_at: Option<Time>,
 }
@@ -130,9 +132,9 @@ impl LaneBook {
         for known in &mut self.tries {
             known.counts_at = known.durable_at;
             known.start_known = true;
-            if !known.ended {
+            known.ended = true;
+            if !known.end_durable {
                 finish[known.priority.index()] = now;
-                known.ended = true;
             }
         }
         self.last_finish = finish;
@@ -350,6 +352,13 @@ impl Book {
         let Some(name) = self.tries.get(&attempt).cloned() else { return };
         if let Some(known) = self.lane(&name).find_mut(attempt) {
             known.durable_at = at;
+        }
+    }
+
+    pub(super) fn end_durable(&mut self, attempt: AttemptId) {
+        let Some(name) = self.tries.get(&attempt).cloned() else { return };
+        if let Some(known) = self.lane(&name).find_mut(attempt) {
+            known.end_durable = true;
         }
     }
 

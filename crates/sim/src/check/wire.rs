@@ -132,6 +132,7 @@ impl Book {
             unused: false,
             told: false,
             ended: false,
+            end_durable: false,
             sent_at: None,
             left_at: None,
         };

@@ -141,13 +141,14 @@ async fn l4_a_worker_that_is_late_gives_its_reservation_back_and_runs_again() {
     let times_late = Arc::new(AtomicU32::new(0));
     let worker = Connecting { connects, times_late: times_late.clone() };
     let lane = Lane::new("a").limit("2/h");
-    let pace = start(Paceline::in_memory().lane(lane).worker("ask", worker));
+    let builder = Paceline::in_memory().lane(lane).lane(Lane::new("clock")).worker("ask", worker);
+    let pace = start(builder.worker("tick", |_: Call| async { Outcome::empty() }));
     let mut starts = pace.events();
     let job = pace.submit(ask("x").attempts(1)).await.expect("accepted");
     for _ in 0..2 {
         let connected = soon(connecting.recv()).await.expect("the engine runs");
         // Another job's due moment is the event that tells that `send_by` has passed.
-        let later = Job::new("ask", "later").delay("60ms").on([""; 0]);
+        let later = Job::new("tick", "").delay("60ms").on(["clock"]);
         let later = pace.submit(later).await.expect("accepted");
         soon(later.report()).await.expect("a report");
         connected.send(()).expect("it waits");
@@ -168,7 +169,7 @@ async fn l4_a_worker_that_is_late_gives_its_reservation_back_and_runs_again() {
     assert_eq!(used, 1, "and is charged nowhere");
     let mut started = 0;
     while let Ok(event) = starts.try_recv() {
-        started += u32::from(matches!(event, Event::Started(..)));
+        started += u32::from(matches!(event, Event::Started(_, lane) if &*lane == "a"));
     }
     assert_eq!(started, times_late + 1);
 }

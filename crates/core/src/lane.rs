@@ -175,6 +175,9 @@ impl Lane {
     }
 
     fn announced(&self) -> Announced {
+        if Mutant::AnnouncedIgnored.on() {
+            return Announced::default();
+        }
         self.announced.map_or(Announced::default(), |(announced, _)| announced)
     }
 
@@ -228,8 +231,8 @@ impl Lane {
         for (window, &since) in self.limits.windows.iter().zip(&self.since) {
             opening = opening.latest(self.window_opening(window, since, priority, cost));
         }
-        if let Some((announced, at)) = &self.announced {
-            opening = opening.latest(self.announced_opening(announced, *at, cost));
+        if let Some((_, at)) = self.announced {
+            opening = opening.latest(self.announced_opening(&self.announced(), at, cost));
         }
         let cooldown = Opening { at: self.health.cooldown_until, cause: Cause::Cooldown };
         opening.latest(cooldown)
@@ -243,7 +246,8 @@ impl Lane {
         cost: u32,
     ) -> Opening {
         let open = |allowed| self.ledger.opening(window.rate.per, allowed, since, cost);
-        let (max, allowed) = (u64::from(window.rate.max.get()), window.allowed(priority));
+        let max = u64::from(window.rate.max.get());
+        let allowed = if Mutant::KeepIgnored.on() { max } else { window.allowed(priority) };
         let at = open(allowed);
         // Closed for this priority alone, or for all?
         if allowed < max && open(max) < at {

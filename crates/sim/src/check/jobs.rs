@@ -233,7 +233,8 @@ impl Book {
             let job = self.jobs.get_mut(&id).expect("listed above");
             job.parked = !kinds.iter().any(|kind| kind.name == job.spec.kind);
             let begun = |call: &CallBook| {
-                call.recorded || matches!(call.state, State::Settled | State::Running(_))
+                let shared = call.state == State::Shared && call.tries > 0;
+                shared || call.recorded || matches!(call.state, State::Settled | State::Running(_))
             };
             let untouched = !job.calls.iter().any(begun);
             let due = job.due.map_or(Time::ZERO, |due| now.engine_time(due));

@@ -226,7 +226,7 @@ mod tests {
         let changed = behaviour("mock grumpy --limit 1/s --limit 9/min --in-flight 2 --fail 1/3");
         assert_eq!(
             changed.to_string(),
-            "at most 1/s, 9/m, 2 in flight; beyond that 429 with Retry-After for 3s; fails: 1/3"
+            "at most 1/s, 9/min, 2 in flight; beyond that 429 with Retry-After for 3s; fails: 1/3"
         );
         assert_eq!(behaviour("mock --hang all").to_string(), "everything; never answers: all");
     }

@@ -302,6 +302,11 @@ impl Core {
         wake.map(|at| at + late)
     }
 
+    /// Whether work is due by the wall clock, which may be stepped while nobody looks (W5).
+    pub fn waits_for_wall_clock(&self) -> bool {
+        !self.due.is_empty()
+    }
+
     /// Starts nothing any more; what runs may still end (B3).
     pub fn halt(&mut self) {
         self.halted = true;

@@ -141,6 +141,9 @@ impl Core {
             return;
         }
         for priority in Priority::ALL {
+            if !self.lanes[lane].budgets.any(priority) {
+                continue;
+            }
             let demand = Demand { priority, rank: priority, cost: 1 };
             let wait = self.lanes[lane].opening_at(glance, demand).at.since(now.time);
             while let Some((max_wait, call)) = self.lanes[lane].budgets.impatient(priority, wait) {
@@ -191,15 +194,14 @@ impl Core {
         if priority == Priority::Interactive || Mutant::NoAgeing.on() {
             return (priority, Time::NEVER);
         }
-        let age_after = self.settings.age_after;
-        let steps = now.since(joined_at).0 / age_after.0;
-        let rank = priority.risen(steps);
-        let rises_at = if rank == Priority::Interactive {
-            Time::NEVER
-        } else {
-            joined_at + age_after.times(steps + 1)
-        };
-        (rank, rises_at)
+        // Three steps at most: adding up is faster than a division, and this is asked often.
+        let mut rank = priority;
+        let mut rises_at = joined_at + self.settings.age_after;
+        while rank > Priority::Interactive && now >= rises_at {
+            rank = rank.risen(1);
+            rises_at = rises_at + self.settings.age_after;
+        }
+        (rank, if rank == Priority::Interactive { Time::NEVER } else { rises_at })
     }
 
     /// Puts a lane where it belongs: among those ready to go, or by the moment to look again.

@@ -194,6 +194,9 @@ impl Lane {
     }
 
     fn announced(&self) -> Announced {
+        if Mutant::AnnouncedIgnored.on() {
+            return Announced::default();
+        }
         self.announced.map_or(Announced::default(), |(announced, _)| announced)
     }
 
@@ -237,8 +240,8 @@ impl Lane {
             let at = self.ledger.opening(window.rate.per, max, since, 1);
             shared = shared.latest(Opening { at, cause: Cause::Window });
         }
-        if let Some((announced, at)) = &self.announced {
-            shared = shared.latest(self.announced_opening(announced, *at, 1));
+        if let Some((_, at)) = self.announced {
+            shared = shared.latest(self.announced_opening(&announced, at, 1));
         }
         Glance {
             last: self.last(None),
@@ -275,8 +278,8 @@ impl Lane {
             for (window, &since) in self.limits.windows.iter().zip(&self.since) {
                 opening = opening.latest(self.window_opening(window, since, priority, cost));
             }
-            if let Some((announced, at)) = &self.announced {
-                opening = opening.latest(self.announced_opening(announced, *at, cost));
+            if let Some((_, at)) = self.announced {
+                opening = opening.latest(self.announced_opening(&self.announced(), at, cost));
             }
         }
         opening
@@ -290,7 +293,8 @@ impl Lane {
         cost: u32,
     ) -> Opening {
         let open = |allowed| self.ledger.opening(window.rate.per, allowed, since, cost);
-        let (max, allowed) = (u64::from(window.rate.max.get()), window.allowed(priority));
+        let max = u64::from(window.rate.max.get());
+        let allowed = if Mutant::KeepIgnored.on() { max } else { window.allowed(priority) };
         let at = open(allowed);
         // Closed for this priority alone, or for all?
         if allowed < max && open(max) < at {

@@ -53,6 +53,18 @@ pub enum Mutant {
     DueOnEngineTime,
     /// The lane index sleeps a little too long.
     WakesLate,
+    /// L11: what a window keeps for higher priorities is spent by anybody.
+    KeepIgnored,
+    /// L8: what a service announces is not listened to.
+    AnnouncedIgnored,
+    /// P5: one lane may hold the whole pool.
+    LaneShareIgnored,
+    /// D3: a feed is read while it is being read.
+    RssTwice,
+    /// C1: the cache is asked, and its answer is not used.
+    CacheIgnored,
+    /// L6: a throttled call comes back behind all others.
+    PlaceLost,
 }
 
 #[cfg(feature = "mutants")]

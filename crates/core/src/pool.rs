@@ -33,6 +33,9 @@ impl Pool {
 
     /// What one lane may hold (P5).
     pub(crate) fn lane_cap(&self) -> u32 {
+        if Mutant::LaneShareIgnored.on() {
+            return self.settings.max.get();
+        }
         let share = self.settings.lane_share.of(u64::from(self.settings.max.get()));
         u32::try_from(share).unwrap_or(u32::MAX).max(1)
     }

@@ -217,6 +217,9 @@ impl Core {
             self.settle_all(call, &Outcome::Failed(failure), now, plan);
             return;
         }
+        if Mutant::PlaceLost.on() {
+            self.calls[call].place.joined_at = now.time;
+        }
         self.return_to_queue(call);
         self.write_call(call, plan);
         self.skip_if_hopeless(call, now, plan);

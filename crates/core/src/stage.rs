@@ -65,7 +65,7 @@ impl Core {
     fn same_rss(&self, call: u32) -> Option<crate::job::JobId> {
         let call = &self.calls[call];
         let job = &self.jobs[call.job];
-        if job.priority != Priority::Rss {
+        if job.priority != Priority::Rss || Mutant::RssTwice.on() {
             return None;
         }
         let mut rss = self.lanes[call.lane].rss.iter();
@@ -96,8 +96,10 @@ impl Core {
             });
             match answer {
                 _ if !still_asks => {}
-                Some(answer) => self.settle_cached(call, &answer, now, plan),
-                None => self.join_same(call, &lookup, now, plan),
+                Some(answer) if !Mutant::CacheIgnored.on() => {
+                    self.settle_cached(call, &answer, now, plan);
+                }
+                _ => self.join_same(call, &lookup, now, plan),
             }
         }
     }

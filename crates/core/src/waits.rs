@@ -67,6 +67,11 @@ impl Budgets {
         self.least[place] = self.waits[place].least;
     }
 
+    /// Whether any call of this priority has a budget.
+    pub(crate) fn any(&self, priority: Priority) -> bool {
+        self.least[priority.index()] != Span(u64::MAX)
+    }
+
     /// A call of this priority that would not wait for so long.
     pub(crate) fn impatient(&self, priority: Priority, wait: Span) -> Option<(Span, u32)> {
         let place = priority.index();

@@ -145,7 +145,9 @@ impl<S: Store> Driver<S> {
 
     /// Waits for something to happen, or for its time; takes whatever else is there already.
     fn gather(&mut self, inbox: &mut Vec<Message>, wake_at: Option<Time>) {
-        let wait = wake_at.map_or(CLOCK_CHECK, |at| at.since(self.clock.time()).min(CLOCK_CHECK));
+        let wait = wake_at.map_or(CLOCK_CHECK, |at| at.since(self.clock.time()));
+        let by_wall = self.machine.core().waits_for_wall_clock();
+        let wait = if by_wall { wait.min(CLOCK_CHECK) } else { wait };
         let first = match self.messages.try_recv() {
             Ok(message) => Some(message),
             Err(_) if wait == Span::ZERO => None,

@@ -31,6 +31,12 @@ pub const MUTANTS: &[(Mutant, &str)] = &[
     (Mutant::LedgerForgotten, "B1"),
     (Mutant::DueOnEngineTime, "W5"),
     (Mutant::WakesLate, "W5"),
+    (Mutant::KeepIgnored, "L11"),
+    (Mutant::AnnouncedIgnored, "L8"),
+    (Mutant::LaneShareIgnored, "P5"),
+    (Mutant::RssTwice, "D3"),
+    (Mutant::CacheIgnored, "C1"),
+    (Mutant::PlaceLost, "L6"),
 ];
 
 /// How a broken rule was noticed.

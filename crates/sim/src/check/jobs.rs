@@ -232,6 +232,11 @@ impl Book {
             let kinds = &self.setup.kinds;
             let job = self.jobs.get_mut(&id).expect("listed above");
             job.parked = !kinds.iter().any(|kind| kind.name == job.spec.kind);
+            let begun = |call: &CallBook| {
+                let shared = call.state == State::Shared && call.tries > 0;
+                shared || call.recorded || matches!(call.state, State::Settled | State::Running(_))
+            };
+            let untouched = !job.calls.iter().any(begun);
             let due = job.due.map_or(Time::ZERO, |due| now.engine_time(due));
             let place = due.max(job.submitted_at).min(now.time);
             for call in &mut job.calls {
@@ -242,8 +247,6 @@ impl Book {
                     call.joined_at = place;
                 }
             }
-            let mut calls = job.calls.iter();
-            let untouched = calls.all(|call| !call.recorded && call.state != State::Settled);
             let delayed = job.delayed;
             if untouched && job.due.is_some_and(|due| due > wall) {
                 self.delay(id);

@@ -14,7 +14,7 @@ use crate::pool::Door;
 use crate::priority::Priority;
 use crate::queue::{Place, Waiting};
 use crate::settings::AcrossLanes;
-use crate::time::{Now, Span, Time};
+use crate::time::{Now, Time};
 
 /// The call at the head of one of a lane's queues.
 #[derive(Clone, Copy)]
@@ -372,14 +372,6 @@ impl Core {
         let failure = Failure::permanent("cost").because(&error.to_string());
         self.settle(call, Outcome::Failed(failure), now, plan);
         true
-    }
-
-    /// How far in the future a lane opens for a new call of this priority, for those who ask.
-    pub fn opens_in(&self, lane: &str, priority: Priority, now: Now) -> Option<Span> {
-        let lane = &self.lanes[*self.lane_names.get(lane)?];
-        let demand = Demand { priority, rank: priority, cost: 1 };
-        let opening = lane.opening(demand).latest(self.group_opening(lane, 1));
-        Some(opening.at.since(now.time))
     }
 }
 

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use crate::core::Core;
-use crate::group::Group;
 use crate::job::{LaneId, SubmitError};
 use crate::lane::Lane;
-use crate::limits::{GroupLimits, Limits};
+use crate::limits::Limits;
 use crate::plan::{Event, Plan};
 use crate::record::Write;
 use crate::time::{Now, Span, Time};
@@ -72,19 +71,26 @@ impl Core {
         made.into_iter().map(|(lane, _)| lane).collect()
     }
 
-    /// Sets the limits of a group; windows that are the same keep their history.
-    pub fn configure_group(&mut self, name: &str, limits: GroupLimits, now: Time) {
-        let Some(number) = self.group_named(name) else {
-            self.groups.insert(Group::new(name.to_string(), limits));
-            return;
-        };
-        let group = &mut self.groups[number];
-        let old = group.limits.windows.iter().zip(&group.since);
-        let known: Vec<_> = old.map(|(window, &since)| (window.rate, since)).collect();
-        let since = |rate| known.iter().find(|(old, _)| *old == rate).map_or(now, |(_, at)| *at);
-        group.since = limits.windows.iter().map(|window| since(window.rate)).collect();
-        group.limits = limits;
-        self.touch_group(number);
+    /// Changes a lane's limits while running (L11).
+    pub fn change_limits(
+        &mut self,
+        name: &str,
+        limits: Limits,
+        now: Now,
+        plan: &mut Plan,
+    ) -> Result<(), UnknownLane> {
+        let known = self.lane_names.contains_key(name) || name.ends_with('*');
+        if !known && !self.knows_lane(name) {
+            return Err(UnknownLane(name.into()));
+        }
+        for lane in self.configure(name.into(), limits, now.time) {
+            // The store must know since when each window binds.
+            if self.lanes[lane].stored {
+                self.write_lane(lane, plan);
+            }
+            self.fail_impossible(lane, now, plan);
+        }
+        Ok(())
     }
 
     fn reconfigure(&mut self, lane: u32, limits: &Arc<Limits>, now: Time) {
@@ -261,11 +267,6 @@ impl Core {
         self.write_lane(number, plan);
         self.touch_lane(number);
         Ok(())
-    }
-
-    /// How one lane is doing.
-    pub fn lane_status(&self, name: &str, now: Now) -> Result<LaneStatus, UnknownLane> {
-        Ok(self.status_of(&self.lanes[self.named(name)?], now))
     }
 
     /// How all lanes are doing, by name.

@@ -40,6 +40,7 @@ mod waits;
 // The whole, verb by verb.
 mod core;
 mod decide;
+mod finish;
 mod lanes;
 mod reserve;
 mod restore;
@@ -49,6 +50,7 @@ mod submit;
 mod why;
 
 pub use crate::core::{Core, KindTerms, OnCrash, Setup};
+pub use finish::Cancelled;
 pub use health::LADDER;
 pub use job::*;
 pub use lanes::{LaneStatus, UnknownLane};
@@ -66,6 +68,6 @@ pub use record::*;
 pub use restore::Restore;
 pub use retry::backoff;
 pub use settings::*;
-pub use settle::{Cancelled, Told};
+pub use settle::Told;
 pub use time::{LONGEST_SPAN, Now, Span, SpanError, Time};
 pub use why::{MOST_AHEAD, Reason, Why};

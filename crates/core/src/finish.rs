@@ -1,0 +1,134 @@
+//! How a job ends: its last stage, its early exit, its deadline, its cancellation, its one report
+//! (J1 to J4, W2, W4).
+
+use std::sync::Arc;
+
+use crate::call::State;
+use crate::core::{Core, Moment};
+use crate::job::{AttemptId, JobId};
+use crate::mutant::Mutant;
+use crate::outcome::{CallReport, Outcome, Skip};
+use crate::plan::{Event, Plan};
+use crate::record::Write;
+use crate::time::{Now, Time};
+
+/// What became of a wish to cancel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cancelled {
+    /// The job is cancelled.
+    Job,
+    /// Others still wait for it: only this caller has gone (D1).
+    Detached,
+    /// No unfinished job has this number.
+    Unknown,
+}
+
+impl Core {
+    /// Every call of the stage has settled: the next one starts, or the job is finished (J3).
+    pub(crate) fn stage_over(&mut self, job: u32, last: Option<u32>, now: Now, plan: &mut Plan) {
+        let conclusive = |call: &u32| {
+            self.calls[*call].outcome.as_ref().is_some_and(|outcome| outcome.is_conclusive())
+        };
+        let answered = self.jobs[job].calls.iter().any(conclusive);
+        if answered || self.jobs[job].left == 0 {
+            self.withdraw(job, Skip::Stage, now, plan);
+            self.finish(job, now, plan);
+            return;
+        }
+        if let Some(last) = last {
+            self.write_call(last, plan);
+        }
+        self.jobs[job].stage += 1;
+        self.begin_stage(job, now, plan);
+    }
+
+    /// Settles every call that has not settled as skipped. Those on the wire may go on at an
+    /// early exit; what they bring is for the cache and the lane (J2).
+    pub(crate) fn withdraw(&mut self, job: u32, skip: Skip, now: Now, plan: &mut Plan) {
+        self.settle_rest(job, &Outcome::Skipped(skip), now, plan);
+    }
+
+    fn settle_rest(&mut self, job: u32, outcome: &Outcome, now: Now, plan: &mut Plan) {
+        self.jobs[job].closing = true;
+        for at in 0..self.jobs[job].calls.len() {
+            let call = self.jobs[job].calls[at];
+            if !self.calls[call].is_settled() {
+                self.settle_quietly(call, outcome.clone(), now, plan);
+            }
+        }
+    }
+
+    /// The same, and what is on the wire is aborted: nobody wants it any more (W4).
+    fn abort_rest(&mut self, job: u32, outcome: &Outcome, now: Now, plan: &mut Plan) {
+        let calls = self.jobs[job].calls.iter().map(|&call| &self.calls[call]);
+        let running: Vec<AttemptId> =
+            calls.filter(|call| call.state == State::Running).map(|call| call.attempt).collect();
+        self.settle_rest(job, outcome, now, plan);
+        // An attempt that another job took over stays.
+        let unwanted = running
+            .into_iter()
+            .filter(|attempt| self.attempts.get(attempt).is_some_and(|known| known.call.is_none()));
+        plan.aborts.extend(unwanted);
+    }
+
+    /// The job ran out of time: it reports what it has (W2).
+    pub(crate) fn run_out(&mut self, job: u32, now: Now, plan: &mut Plan) {
+        self.abort_rest(job, &Outcome::Skipped(Skip::Deadline), now, plan);
+        self.finish(job, now, plan);
+    }
+
+    /// Withdraws one caller, and with the last one the job (D1, W4).
+    pub fn cancel(&mut self, id: JobId, now: Now, plan: &mut Plan) -> Cancelled {
+        let Some(&job) = self.job_ids.get(&id) else { return Cancelled::Unknown };
+        if self.jobs[job].callers > 1 {
+            self.jobs[job].callers -= 1;
+            self.write_terms(job, plan);
+            return Cancelled::Detached;
+        }
+        if Mutant::CancelLate.on() {
+            return Cancelled::Job;
+        }
+        self.jobs[job].cancelled = true;
+        self.abort_rest(job, &Outcome::Cancelled, now, plan);
+        self.finish(job, now, plan);
+        Cancelled::Job
+    }
+
+    pub(crate) fn call_report(&self, number: u32) -> CallReport {
+        let call = &self.calls[number];
+        let outcome = call.outcome.as_ref().expect("reported calls are settled");
+        CallReport {
+            lane: self.lanes[call.lane].name.clone(),
+            outcome: (**outcome).clone(),
+            attempts: call.requests(),
+            waited: call.waited,
+            ran: call.ran,
+            cached: call.cached,
+        }
+    }
+
+    /// The one report of a job: its key is free, and nothing of it is left but history (J1).
+    pub(crate) fn finish(&mut self, number: u32, now: Now, plan: &mut Plan) {
+        let calls = self.jobs[number].calls.iter();
+        let calls: Vec<CallReport> = calls.map(|&call| self.call_report(call)).collect();
+        let report = crate::coverage::report(&self.jobs[number], calls, now.time);
+        self.leave_due(number);
+        let job = self.jobs.remove(number);
+        if let Some(key) = &job.key {
+            self.keys.remove(0, key, number);
+        }
+        if job.deadline != Time::NEVER {
+            self.moments.remove(&(job.deadline, Moment::Deadline(number)));
+        }
+        self.job_ids.remove(&job.id);
+        self.release_tenant(job.tenant);
+        for call in job.calls.iter().copied() {
+            let lane = self.calls.remove(call).lane;
+            self.added.remove(&call);
+            self.release_lane(lane, now.time);
+        }
+        let report = Arc::new(report);
+        plan.writes.push(Write::Finish(report.clone()));
+        plan.events.push(Event::Finished(report));
+    }
+}

@@ -1,6 +1,7 @@
 //! The state that the rules work on, and its indexes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
@@ -21,6 +22,7 @@ use crate::priority::Priority;
 use crate::record::{AddedCall, Counters};
 use crate::settings::Settings;
 use crate::time::{Now, Span, Time};
+use crate::timetable::Timetable;
 
 /// What becomes of a call under which the process died (B2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,7 +67,7 @@ pub(crate) struct Job {
     pub(crate) named: bool,
     pub(crate) until: Until,
     pub(crate) callers: u32,
-    pub(crate) cost: u32,
+    pub(crate) cost: NonZeroU32,
     pub(crate) key: Option<Blob>,
     pub(crate) submitted_at: Time,
     pub(crate) deadline: Time,
@@ -163,13 +165,6 @@ pub(crate) enum Moment {
     StartWithin(u32),
 }
 
-/// Who is looked at when a moment of the lane index comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Contender {
-    Lane(u32),
-    Group(u32),
-}
-
 /// The rules and what they work on.
 #[derive(Debug)]
 pub struct Core {
@@ -208,13 +203,16 @@ pub struct Core {
     pub(crate) followers: BTreeMap<u32, Vec<u32>>,
 
     /// Lanes and groups by the moment they next open or change rank.
-    pub(crate) openings: BTreeSet<(Time, Contender)>,
+    pub(crate) openings: Timetable,
+    pub(crate) group_openings: Timetable,
     pub(crate) moments: BTreeSet<(Time, Moment)>,
     /// Jobs by the wall-clock moment they are due.
     pub(crate) due: BTreeSet<(Time, u32)>,
     /// What may go now, by order of going.
     pub(crate) ready: BTreeSet<Key>,
     pub(crate) ready_interactive: BTreeSet<Key>,
+    /// Lanes or groups whose moment has come, while they are gathered.
+    pub(crate) passing: Vec<u32>,
     pub(crate) dirty_lanes: Vec<u32>,
     pub(crate) dirty_groups: Vec<u32>,
 
@@ -260,11 +258,13 @@ impl Core {
             schedule_keys: Table::new(state()),
             same_calls: Table::new(state()),
             followers: BTreeMap::new(),
-            openings: BTreeSet::new(),
+            openings: Timetable::default(),
+            group_openings: Timetable::default(),
             moments: BTreeSet::new(),
             due: BTreeSet::new(),
             ready: BTreeSet::new(),
             ready_interactive: BTreeSet::new(),
+            passing: Vec::new(),
             dirty_lanes: Vec::new(),
             dirty_groups: Vec::new(),
             halted: false,
@@ -293,13 +293,19 @@ impl Core {
 
     /// When the next turn is needed even if nothing happens.
     pub fn wake_at(&self, now: Now) -> Option<Time> {
-        let opening = self.openings.first().map(|(at, _)| *at);
+        let opening = self.opens_at();
         let moment = self.moments.first().map(|(at, _)| *at);
         let due = self.due.first().map(|(at, _)| due_at(*at, now));
         let grows = if self.lacks_workers() { self.pool.grows_at() } else { None };
         let wake = [opening, moment, due, grows].into_iter().flatten().min();
         let late = if crate::mutant::Mutant::WakesLate.on() { Span::millis(5) } else { Span::ZERO };
         wake.map(|at| at + late)
+    }
+
+    /// When the next lane or group is to be looked at.
+    pub(crate) fn opens_at(&self) -> Option<Time> {
+        let first = [self.openings.first(), self.group_openings.first()];
+        first.into_iter().flatten().map(|(at, _)| at).min()
     }
 
     /// Whether work is due by the wall clock, which may be stepped while nobody looks (W5).

@@ -4,8 +4,10 @@
 //! calls of open lanes start until no worker or no call is left. Nothing here is a scan: a lane is
 //! found by the moment it opens, and its calls by standing at the head of one of four queues.
 
+use std::num::NonZeroU32;
+
 use crate::call::State;
-use crate::core::{Contender, Core, Moment};
+use crate::core::{Core, Moment};
 use crate::lane::{Demand, Glance, Key, Lane, Standing};
 use crate::mutant::Mutant;
 use crate::outcome::{Failure, Outcome, Skip};
@@ -15,6 +17,7 @@ use crate::priority::Priority;
 use crate::queue::{Place, Waiting};
 use crate::settings::AcrossLanes;
 use crate::time::{Now, Time};
+use crate::timetable::Timetable;
 
 /// The call at the head of one of a lane's queues.
 #[derive(Clone, Copy)]
@@ -29,7 +32,11 @@ struct Head {
 const NO_HEAD: Head = Head {
     rank: Priority::Background,
     priority: Priority::Background,
-    waiting: Waiting { place: Place { joined_at: Time::NEVER, seq: u64::MAX }, call: 0, cost: 0 },
+    waiting: Waiting {
+        place: Place { joined_at: Time::NEVER, seq: u64::MAX },
+        call: 0,
+        cost: NonZeroU32::MIN,
+    },
     rises_at: Time::NEVER,
 };
 
@@ -39,7 +46,7 @@ impl Head {
     }
 
     fn demand(&self) -> Demand {
-        Demand { priority: self.priority, rank: self.rank, cost: self.waiting.cost }
+        Demand { priority: self.priority, rank: self.rank, cost: self.waiting.cost.get() }
     }
 }
 
@@ -93,22 +100,12 @@ impl Core {
     }
 
     fn pass_openings(&mut self, now: Now) {
-        while let Some(&(at, who)) = self.openings.first() {
-            if at > now.time {
-                break;
-            }
-            self.openings.remove(&(at, who));
-            match who {
-                Contender::Lane(lane) => {
-                    self.lanes[lane].standing.wake_at = None;
-                    self.touch_lane(lane);
-                }
-                Contender::Group(group) => {
-                    self.groups[group].standing.wake_at = None;
-                    self.touch_group(group);
-                }
-            }
-        }
+        let mut due = std::mem::take(&mut self.passing);
+        self.openings.due(now.time, &mut due);
+        due.drain(..).for_each(|lane| self.touch_lane(lane));
+        self.group_openings.due(now.time, &mut due);
+        due.drain(..).for_each(|group| self.touch_group(group));
+        self.passing = due;
     }
 
     /// Looks once at every lane and group that changed, until none has.
@@ -213,7 +210,7 @@ impl Core {
         }
         self.lanes[number].standing = standing;
         if standing.wake_at != before.wake_at {
-            self.move_opening(Contender::Lane(number), before.wake_at, standing.wake_at);
+            move_opening(&mut self.openings, number, standing.wake_at);
         }
         if (standing.any, standing.interactive) == (before.any, before.interactive) {
             return;
@@ -285,7 +282,7 @@ impl Core {
         let group = &self.groups[number];
         let mut standing = Standing::default();
         if !group.is_full() {
-            let cost = |key: &Key| self.jobs[self.calls[key.call].job].cost;
+            let cost = |key: &Key| self.jobs[self.calls[key.call].job].cost.get();
             for (set, slot) in
                 [(&group.any, &mut standing.any), (&group.interactive, &mut standing.interactive)]
             {
@@ -300,12 +297,8 @@ impl Core {
             }
         }
         let before = std::mem::replace(&mut self.groups[number].standing, standing);
-        self.move_opening(Contender::Group(number), before.wake_at, standing.wake_at);
+        move_opening(&mut self.group_openings, number, standing.wake_at);
         self.move_ready(&before, &standing);
-    }
-
-    fn move_opening(&mut self, who: Contender, before: Option<Time>, after: Option<Time>) {
-        swap(&mut self.openings, before.map(|at| (at, who)), after.map(|at| (at, who)));
     }
 
     fn move_ready(&mut self, before: &Standing, after: &Standing) {
@@ -316,7 +309,7 @@ impl Core {
     /// Takes a lane out of every index, before it changes beyond recognition.
     pub(crate) fn leave_indexes(&mut self, number: u32) {
         let before = std::mem::take(&mut self.lanes[number].standing);
-        self.move_opening(Contender::Lane(number), before.wake_at, None);
+        self.openings.remove(number);
         match self.lanes[number].group {
             None => self.move_ready(&before, &Standing::default()),
             Some(group) => {
@@ -366,12 +359,20 @@ impl Core {
     pub(crate) fn fail_if_impossible(&mut self, call: u32, now: Now, plan: &mut Plan) -> bool {
         let job = &self.jobs[self.calls[call].job];
         let lane = &self.lanes[self.calls[call].lane];
-        let Err(error) = self.check_cost(&lane.name, &lane.limits, job.priority, job.cost) else {
+        let Err(error) = self.check_cost(&lane.name, &lane.limits, job.priority, job.cost.get())
+        else {
             return false;
         };
         let failure = Failure::permanent("cost").because(&error.to_string());
         self.settle(call, Outcome::Failed(failure), now, plan);
         true
+    }
+}
+
+fn move_opening(openings: &mut Timetable, number: u32, to: Option<Time>) {
+    match to {
+        Some(at) => openings.set(number, at),
+        None => openings.remove(number),
     }
 }
 

@@ -93,49 +93,49 @@ pub(crate) struct Standing {
     pub(crate) wake_at: Option<Time>,
 }
 
-/// One lane and everything that waits on it.
+/// One lane and everything that waits on it. There may be many thousands, so what is looked at
+/// together stands together, in the order of these fields, and starts at a cache line.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "four independent facts about a lane")]
+#[repr(C, align(64))]
 pub(crate) struct Lane {
-    pub(crate) id: LaneId,
-    pub(crate) name: Arc<str>,
     pub(crate) limits: Arc<Limits>,
     pub(crate) group: Option<u32>,
-    /// Made by a template: dropped when as good as new (L10).
-    pub(crate) made: bool,
     /// Calls of unfinished jobs and attempts on the wire that name it.
     pub(crate) users: u32,
-    /// Where it stands among the idle lanes, if it does (L10).
-    pub(crate) idle_from: Time,
+    pub(crate) in_flight: u32,
+    pub(crate) dirty: bool,
+    pub(crate) paused: bool,
+    /// Made by a template: dropped when as good as new (L10).
+    pub(crate) made: bool,
     /// Whether the store knows its name.
     pub(crate) stored: bool,
-
+    /// Unfinished rss calls, one per kind (D3).
+    pub(crate) rss: Vec<(u32, u32)>,
     pub(crate) queues: Queues,
     /// Waiting calls by their `max_wait` (W1).
     pub(crate) budgets: Budgets,
-    /// Unfinished rss calls, one per kind (D3).
-    pub(crate) rss: Vec<(u32, u32)>,
 
-    pub(crate) in_flight: u32,
-    pub(crate) pending: Pending,
+    /// Of its limits: the longest window, and the gap that spreading adds.
+    longest: Span,
+    spread: Span,
+    pub(crate) health: Health,
+    /// What the service said, and when (L8).
+    pub(crate) announced: Option<Box<(Announced, Time)>>,
     pub(crate) last_start: [Time; 4],
-    pub(crate) last_finish: [Time; 4],
-    /// Which attempts these were.
-    pub(crate) finished: [AttemptId; 4],
+    pub(crate) pending: Pending,
     pub(crate) ledger: Ledger,
     /// How many entries the ledger may have before old ones are looked for.
     pub(crate) trim_at: usize,
     /// When each of its windows was introduced (L11).
     pub(crate) since: [Time; MOST_WINDOWS],
-    /// Of its limits: the longest window, and the gap that spreading adds.
-    longest: Span,
-    spread: Span,
-    pub(crate) health: Health,
-    pub(crate) announced: Option<(Announced, Time)>,
-    pub(crate) paused: bool,
-
     pub(crate) standing: Standing,
-    pub(crate) dirty: bool,
+
+    pub(crate) id: LaneId,
+    pub(crate) name: Arc<str>,
+    /// By priority, the last finish and whose it was.
+    pub(crate) finished: [(Time, AttemptId); 4],
+    /// Where it stands among the idle lanes, if it does (L10).
+    pub(crate) idle_from: Time,
 }
 
 impl Lane {
@@ -159,8 +159,7 @@ impl Lane {
             in_flight: 0,
             pending: Pending::default(),
             last_start: [Time::ZERO; 4],
-            last_finish: [Time::ZERO; 4],
-            finished: [AttemptId::default(); 4],
+            finished: [(Time::ZERO, AttemptId::default()); 4],
             ledger: Ledger::default(),
             health: Health::default(),
             announced: None,
@@ -172,9 +171,9 @@ impl Lane {
 
     /// An attempt that was made has ended.
     pub(crate) fn finished(&mut self, priority: Priority, attempt: AttemptId, at: Time) {
-        let place = priority.index();
-        if at >= self.last_finish[place] {
-            (self.last_finish[place], self.finished[place]) = (at, attempt);
+        let last = &mut self.finished[priority.index()];
+        if at >= last.0 {
+            *last = (at, attempt);
         }
     }
 
@@ -184,8 +183,8 @@ impl Lane {
         if self.limits.gap_from == GapFrom::Start {
             return none;
         }
-        let finishes = self.last_finish.iter().zip(&self.finished);
-        let binding = finishes.filter(|(at, _)| **at > Time::ZERO && **at + memory > now);
+        let binds = |(at, _): &&(Time, AttemptId)| *at > Time::ZERO && *at + memory > now;
+        let binding = self.finished.iter().filter(binds);
         binding.map(|(_, attempt)| *attempt).min().unwrap_or(none)
     }
 
@@ -193,29 +192,30 @@ impl Lane {
         self.queues.len()
     }
 
-    fn announced(&self) -> Announced {
-        if Mutant::AnnouncedIgnored.on() {
-            return Announced::default();
-        }
-        self.announced.map_or(Announced::default(), |(announced, _)| announced)
+    fn announced(&self) -> Option<&(Announced, Time)> {
+        self.announced.as_deref().filter(|_| !Mutant::AnnouncedIgnored.on())
+    }
+
+    fn announced_gap(&self) -> Span {
+        self.announced().and_then(|(announced, _)| announced.every).unwrap_or(Span::ZERO)
     }
 
     /// The gap that a call of this rank keeps; windows, groups and services are not bent (L2).
     pub(crate) fn gap(&self, rank: Priority) -> Span {
         let every = self.health.every(&self.limits);
         let bent = Span(self.limits.gap_share[rank.index()].of(every.0));
-        bent.max(self.spread).max(self.announced().every.unwrap_or(Span::ZERO))
+        bent.max(self.spread).max(self.announced_gap())
     }
 
     /// The last moment that a gap runs from, for one priority or for all.
     fn last(&self, only: Option<Priority>) -> Time {
         let moments = match self.limits.gap_from {
-            GapFrom::Start => &self.last_start,
-            GapFrom::Finish => &self.last_finish,
+            GapFrom::Start => self.last_start,
+            GapFrom::Finish => self.finished.map(|(at, _)| at),
         };
         let known = match only {
             Some(priority) => moments[priority.index()],
-            None => moments.iter().copied().max().unwrap_or(Time::ZERO),
+            None => moments.into_iter().max().unwrap_or(Time::ZERO),
         };
         if self.limits.gap_from == GapFrom::Finish {
             return known;
@@ -231,7 +231,6 @@ impl Lane {
 
     /// What all demands have in common, looked up once.
     pub(crate) fn glance(&self) -> Glance {
-        let announced = self.announced();
         let mut shared = Opening { at: self.health.cooldown_until, cause: Cause::Cooldown };
         let mut keeps = false;
         for (window, &since) in self.limits.windows.iter().zip(&self.since) {
@@ -240,13 +239,13 @@ impl Lane {
             let at = self.ledger.opening(window.rate.per, max, since, 1);
             shared = shared.latest(Opening { at, cause: Cause::Window });
         }
-        if let Some((_, at)) = self.announced {
-            shared = shared.latest(self.announced_opening(&announced, at, 1));
+        if let Some((announced, at)) = self.announced() {
+            shared = shared.latest(self.announced_opening(announced, *at, 1));
         }
         Glance {
             last: self.last(None),
             every: self.health.every(&self.limits),
-            fixed: self.spread.max(announced.every.unwrap_or(Span::ZERO)),
+            fixed: self.spread.max(self.announced_gap()),
             shared,
             keeps,
         }
@@ -278,8 +277,8 @@ impl Lane {
             for (window, &since) in self.limits.windows.iter().zip(&self.since) {
                 opening = opening.latest(self.window_opening(window, since, priority, cost));
             }
-            if let Some((_, at)) = self.announced {
-                opening = opening.latest(self.announced_opening(&self.announced(), at, cost));
+            if let Some((announced, at)) = self.announced() {
+                opening = opening.latest(self.announced_opening(announced, *at, cost));
             }
         }
         opening
@@ -326,13 +325,14 @@ impl Lane {
         }
         let configured = self.limits.in_flight.get();
         let narrowed = self.health.narrowed.unwrap_or(configured);
-        configured.min(narrowed).min(self.announced().in_flight.unwrap_or(u32::MAX).max(1))
+        let announced = self.announced().and_then(|(announced, _)| announced.in_flight);
+        configured.min(narrowed).min(announced.unwrap_or(u32::MAX).max(1))
     }
 
     /// How long its history binds anything, its group's share included.
     pub(crate) fn memory(&self, group: Span) -> Span {
         let limits = self.longest.max(self.gap(Priority::Background)).max(group);
-        let Some((announced, _)) = self.announced else { return limits };
+        let Some((announced, _)) = self.announced.as_deref() else { return limits };
         let window = announced.window.map_or(Span::ZERO, |rate| rate.per);
         let left = announced.left.map_or(Span::ZERO, |(_, span)| span);
         limits.max(window).max(left)
@@ -341,7 +341,8 @@ impl Lane {
     /// The windows that its ledger serves, for merging.
     pub(crate) fn window_spans(&self) -> Vec<Span> {
         let windows = self.limits.windows.iter().map(|window| window.rate.per);
-        windows.chain(self.announced().window.map(|rate| rate.per)).collect()
+        let announced = self.announced().and_then(|(announced, _)| announced.window);
+        windows.chain(announced.map(|rate| rate.per)).collect()
     }
 
     /// New limits, from now on: windows that are the same keep their history (L11).
@@ -373,7 +374,7 @@ impl Lane {
             judged: self.health.judged,
             slowed: self.health.slowed,
             narrowed: self.health.narrowed,
-            announced: self.announced,
+            announced: self.announced.as_deref().copied(),
             paused: self.paused,
         }
     }
@@ -399,7 +400,7 @@ impl Lane {
         if Mutant::CooldownForgotten.on() {
             self.health.cooldown_until = Time::ZERO;
         }
-        self.announced = record.announced;
+        self.announced = record.announced.map(Box::new);
         self.paused = record.paused;
     }
 
@@ -463,7 +464,7 @@ mod tests {
         let limits = Limits { every: Some(Span::secs(10)), ..Limits::default() };
         let mut lane = lane(Limits { gap_from: GapFrom::Finish, ..limits });
         lane.last_start[3] = NOW;
-        lane.last_finish[3] = NOW + Span::secs(2);
+        lane.finished[3].0 = NOW + Span::secs(2);
         check(&lane, Background, Background, Span::secs(12), Cause::Gap);
     }
 
@@ -499,15 +500,14 @@ mod tests {
     fn l8_announced_limits_slow_a_lane_down_and_never_speed_it_up() {
         let mut lane = lane(Limits { every: Some(Span::secs(10)), ..Limits::default() });
         lane.last_start[3] = NOW;
-        lane.announced =
-            Some((Announced { every: Some(Span::secs(2)), ..Announced::default() }, NOW));
+        let announce = |announced: Announced| Some(Box::new((announced, NOW)));
+        lane.announced = announce(Announced { every: Some(Span::secs(2)), ..Announced::default() });
         check(&lane, Background, Background, Span::secs(10), Cause::Gap);
         check(&lane, Interactive, Interactive, Span::secs(2), Cause::Gap);
         let left = Some((0, Span::secs(60)));
-        lane.announced = Some((Announced { left, ..Announced::default() }, NOW));
+        lane.announced = announce(Announced { left, ..Announced::default() });
         check(&lane, Interactive, Interactive, Span::secs(60), Cause::Window);
-        let wide = Some((Announced { in_flight: Some(9), ..Announced::default() }, NOW));
-        lane.announced = wide;
+        lane.announced = announce(Announced { in_flight: Some(9), ..Announced::default() });
         assert_eq!(lane.width(), 1);
     }
 

@@ -32,10 +32,16 @@ pub struct Ledger {
     /// The sum below the first entry.
     floor: u64,
     merge_at: usize,
+    /// Whether some entry stands for more or less than 1: else sums only count the entries, and
+    /// need not be looked at.
+    uneven: bool,
 }
 
 impl Ledger {
     fn sum_below(&self, place: usize) -> u64 {
+        if !self.uneven {
+            return self.floor + place as u64;
+        }
         if place == 0 { self.floor } else { self.entries[place - 1].sum }
     }
 
@@ -54,6 +60,7 @@ impl Ledger {
     }
 
     fn insert(&mut self, attempt: AttemptId, at: Time, cost: u32, open: bool) {
+        self.uneven |= cost != 1;
         // Nearly always the newest: then nothing else is looked at.
         let newest = self.entries.back().is_none_or(|last| last.at <= at);
         let place = if newest {
@@ -124,15 +131,12 @@ impl Ledger {
         if entry.at < since { Time::ZERO } else { entry.at + per }
     }
 
-    /// The first entry whose sum reaches `sum`. Where every attempt costs 1, the sums count the
-    /// entries, and the place is known without a search.
+    /// The first entry whose sum reaches `sum`.
     fn first_with(&self, sum: u64) -> usize {
-        let guess = (sum - self.floor - 1) as usize;
-        let below =
-            guess.checked_sub(1).map_or(Some(self.floor), |at| Some(self.entries.get(at)?.sum));
-        match (below, self.entries.get(guess)) {
-            (Some(below), Some(entry)) if below < sum && entry.sum >= sum => guess,
-            _ => self.entries.partition_point(|entry| entry.sum < sum),
+        if self.uneven {
+            self.entries.partition_point(|entry| entry.sum < sum)
+        } else {
+            (sum - self.floor - 1) as usize
         }
     }
 
@@ -148,6 +152,7 @@ impl Ledger {
             dropped = Some(AttemptId(first.attempt.0 + 1));
             self.entries.pop_front();
         }
+        self.uneven &= !self.entries.is_empty();
         dropped
     }
 
@@ -169,6 +174,7 @@ impl Ledger {
                 let same = last.at.0 / width == entry.at.0 / width && grain(last.at) == width;
                 if same && !last.open && !entry.open {
                     kept.pop_back();
+                    self.uneven = true;
                 }
             }
             kept.push_back(entry);

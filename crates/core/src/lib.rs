@@ -35,6 +35,7 @@ mod pending;
 mod pool;
 mod queue;
 mod retry;
+mod timetable;
 mod waits;
 
 // The whole, verb by verb.

@@ -5,6 +5,7 @@
 //! a small tree beside it. Only a queue with several tenants keeps their turns.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::num::NonZeroU32;
 
 use crate::priority::Priority;
 use crate::time::Time;
@@ -22,7 +23,16 @@ pub(crate) struct Place {
 pub(crate) struct Waiting {
     pub(crate) place: Place,
     pub(crate) call: u32,
-    pub(crate) cost: u32,
+    pub(crate) cost: NonZeroU32,
+}
+
+/// How a call leaves its queue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leaves {
+    /// It goes: its tenant has had its turn.
+    Served,
+    /// Its tenant keeps its turn.
+    Withdrawn,
 }
 
 /// Stands where a call has left.
@@ -33,34 +43,37 @@ const GONE: u32 = u32::MAX;
 struct Line {
     /// By place; its first entry is never blank.
     ring: VecDeque<Waiting>,
-    blank: usize,
-    /// Calls that came back to a place before the ring's last.
-    returned: BTreeMap<Place, Waiting>,
+    blank: u32,
+    /// Calls that came back to a place before the ring's last, if any did.
+    #[expect(clippy::box_collection, reason = "empty in nearly all queues: a pointer is smaller")]
+    returned: Option<Box<BTreeMap<Place, Waiting>>>,
 }
 
 impl Line {
     fn len(&self) -> usize {
-        self.ring.len() - self.blank + self.returned.len()
+        let returned = self.returned.as_ref().map_or(0, |returned| returned.len());
+        self.ring.len() - self.blank as usize + returned
     }
 
     fn head(&self) -> Option<Waiting> {
-        let returned = self.returned.first_key_value().map(|(_, waiting)| *waiting);
-        match (self.ring.front().copied(), returned) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        let first = self.ring.front().copied();
+        let Some(returned) = &self.returned else { return first };
+        first.into_iter().chain(returned.values().next().copied()).min()
     }
 
     fn push(&mut self, waiting: Waiting) {
         if self.ring.back().is_none_or(|last| last.place < waiting.place) {
             self.ring.push_back(waiting);
         } else {
-            self.returned.insert(waiting.place, waiting);
+            self.returned.get_or_insert_default().insert(waiting.place, waiting);
         }
     }
 
     fn remove(&mut self, place: Place) {
-        if !self.returned.is_empty() && self.returned.remove(&place).is_some() {
+        if let Some(returned) = &mut self.returned
+            && returned.remove(&place).is_some()
+        {
+            self.returned.take_if(|returned| returned.is_empty());
             return;
         }
         if self.ring.front().is_some_and(|first| first.place == place) {
@@ -70,12 +83,15 @@ impl Line {
             self.ring[found.expect("a queued call stands at its place")].call = GONE;
             self.blank += 1;
         }
+        if self.blank == 0 {
+            return;
+        }
         while self.ring.front().is_some_and(|first| first.call == GONE) {
             self.ring.pop_front();
             self.blank -= 1;
         }
         // Sweeping is paid for by the calls that left since the last time.
-        if self.blank > self.ring.len() / 2 + 16 {
+        if self.blank as usize > self.ring.len() / 2 + 16 {
             self.ring.retain(|waiting| waiting.call != GONE);
             self.blank = 0;
         }
@@ -83,14 +99,16 @@ impl Line {
 
     fn iter(&self) -> impl Iterator<Item = Waiting> {
         let ring = self.ring.iter().filter(|waiting| waiting.call != GONE);
-        ring.chain(self.returned.values()).copied()
+        let returned = self.returned.iter().flat_map(|returned| returned.values());
+        ring.chain(returned).copied()
     }
 
     /// How many satisfy `before`, which holds for older calls and then no more; up to `most`.
     fn count(&self, before: impl Fn(Place) -> bool, most: usize) -> usize {
-        let standing = self.ring.iter().filter(|waiting| waiting.call != GONE);
-        let ring = standing.take(most).take_while(|waiting| before(waiting.place)).count();
-        let returned = self.returned.keys().take(most).take_while(|&&place| before(place)).count();
+        let ring = self.ring.iter().filter(|waiting| waiting.call != GONE);
+        let ring = ring.take(most).take_while(|waiting| before(waiting.place)).count();
+        let returned = self.returned.iter().flat_map(|returned| returned.keys());
+        let returned = returned.take(most).take_while(|&&place| before(place)).count();
         (ring + returned).min(most)
     }
 }
@@ -115,13 +133,13 @@ impl Turns {
         self.order.insert((*served, head.place, tenant));
     }
 
-    fn remove(&mut self, tenant: u32, place: Place, has_turn: bool) {
+    fn remove(&mut self, tenant: u32, place: Place, leaves: Leaves) {
         let (served, line) =
             self.lines.get_mut(&tenant).expect("a queued call stands in its tenant's line");
         let head = line.head().expect("lines are never empty");
         self.order.remove(&(*served, head.place, tenant));
         line.remove(place);
-        if has_turn {
+        if leaves == Leaves::Served {
             self.turn += 1;
             *served = self.turn;
         }
@@ -156,10 +174,10 @@ impl Turns {
     }
 }
 
-/// Waiting calls, the next one first.
+/// Waiting calls of one priority: one cache line, beside the calls themselves.
 #[derive(Clone, Debug, Default)]
+#[repr(align(64))]
 pub(crate) struct Queue {
-    head: Option<Waiting>,
     /// All calls, while they are of one tenant.
     line: Line,
     tenant: u32,
@@ -167,19 +185,22 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         let turns = self.turns.as_deref();
         turns.map_or(self.line.len(), |turns| turns.lines.values().map(|(_, l)| l.len()).sum())
     }
 
-    /// Who is next.
-    pub(crate) fn head(&self) -> Option<Waiting> {
-        self.head
+    /// Who is next; whoever asks often remembers it.
+    fn head(&self) -> Option<Waiting> {
+        match &self.turns {
+            Some(turns) => turns.head(),
+            None => self.line.head(),
+        }
     }
 
-    /// Lines a call up at its place; says whether it is the head now.
-    pub(crate) fn push(&mut self, tenant: u32, waiting: Waiting) -> bool {
-        match self.head {
+    /// Lines a call up behind or before `head`; says who is the head now.
+    fn push(&mut self, head: Option<Waiting>, tenant: u32, waiting: Waiting) -> Waiting {
+        match head {
             None => (self.tenant, self.turns) = (tenant, None),
             Some(head) if tenant != self.tenant && self.turns.is_none() => {
                 let line = std::mem::take(&mut self.line);
@@ -189,37 +210,20 @@ impl Queue {
             }
             Some(_) => {}
         }
-        match &mut self.turns {
-            Some(turns) => turns.push(tenant, waiting),
-            None => self.line.push(waiting),
+        if let Some(turns) = &mut self.turns {
+            turns.push(tenant, waiting);
+            turns.head().expect("one was pushed")
+        } else {
+            self.line.push(waiting);
+            head.map_or(waiting, |head| head.min(waiting))
         }
-        self.look();
-        self.head == Some(waiting)
     }
 
-    fn look(&mut self) {
-        self.head = match &self.turns {
-            Some(turns) => turns.head(),
-            None => self.line.head(),
-        };
-    }
-
-    /// Takes a call out; its tenant keeps its turn.
-    pub(crate) fn remove(&mut self, tenant: u32, place: Place) {
+    fn remove(&mut self, tenant: u32, place: Place, leaves: Leaves) {
         match &mut self.turns {
-            Some(turns) => turns.remove(tenant, place, false),
+            Some(turns) => turns.remove(tenant, place, leaves),
             None => self.line.remove(place),
         }
-        self.look();
-    }
-
-    /// Takes a call out because it goes; its tenant has had its turn.
-    pub(crate) fn serve(&mut self, tenant: u32, place: Place) {
-        match &mut self.turns {
-            Some(turns) => turns.remove(tenant, place, true),
-            None => self.line.remove(place),
-        }
-        self.look();
     }
 
     /// How many go before the call at `place`, counting up to `most`.
@@ -271,23 +275,27 @@ impl Queues {
         &self.queues[priority.index()]
     }
 
-    /// Lines a call up; says whether it is the head of its queue now.
+    /// Lines a call up at its place; says whether it is the head of its queue now.
     pub(crate) fn push(&mut self, priority: Priority, tenant: u32, waiting: Waiting) -> bool {
-        let queue = &mut self.queues[priority.index()];
-        let first = queue.push(tenant, waiting);
-        self.heads[priority.index()] = queue.head();
-        first
+        let place = priority.index();
+        let head = self.queues[place].push(self.heads[place], tenant, waiting);
+        self.heads[place] = Some(head);
+        head == waiting
     }
 
+    /// Takes a call out; its tenant keeps its turn.
     pub(crate) fn remove(&mut self, priority: Priority, tenant: u32, place: Place) {
-        let queue = &mut self.queues[priority.index()];
-        queue.remove(tenant, place);
-        self.heads[priority.index()] = queue.head();
+        self.take(priority, tenant, place, Leaves::Withdrawn);
     }
 
+    /// Takes a call out because it goes; its tenant has had its turn.
     pub(crate) fn serve(&mut self, priority: Priority, tenant: u32, place: Place) {
+        self.take(priority, tenant, place, Leaves::Served);
+    }
+
+    fn take(&mut self, priority: Priority, tenant: u32, place: Place, leaves: Leaves) {
         let queue = &mut self.queues[priority.index()];
-        queue.serve(tenant, place);
+        queue.remove(tenant, place, leaves);
         self.heads[priority.index()] = queue.head();
     }
 
@@ -305,18 +313,20 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    use Priority::Rss;
+
     fn place(seq: u64) -> Place {
         Place { joined_at: Time(seq), seq }
     }
 
     fn waiting(call: u32) -> Waiting {
-        Waiting { place: place(u64::from(call)), call, cost: 1 }
+        Waiting { place: place(u64::from(call)), call, cost: NonZeroU32::MIN }
     }
 
-    fn drain(queue: &mut Queue, tenant_of: impl Fn(u32) -> u32) -> Vec<u32> {
+    fn drain(queue: &mut Queues, tenant_of: impl Fn(u32) -> u32) -> Vec<u32> {
         let mut order = Vec::new();
-        while let Some(Waiting { place, call, .. }) = queue.head() {
-            queue.serve(tenant_of(call), place);
+        while let Some(Waiting { place, call, .. }) = queue.head(Rss) {
+            queue.serve(Rss, tenant_of(call), place);
             order.push(call);
         }
         order
@@ -324,41 +334,41 @@ mod tests {
 
     #[test]
     fn p1_older_calls_go_first_and_a_returning_one_finds_its_place() {
-        let mut queue = Queue::default();
+        let mut queue = Queues::default();
         for call in [1, 2, 3] {
-            queue.push(0, waiting(call));
+            queue.push(Rss, 0, waiting(call));
         }
-        queue.serve(0, place(1));
-        assert!(queue.push(0, waiting(1)));
+        queue.serve(Rss, 0, place(1));
+        assert!(queue.push(Rss, 0, waiting(1)));
         assert_eq!(drain(&mut queue, |_| 0), [1, 2, 3]);
         assert_eq!(queue.len(), 0);
     }
 
     #[test]
     fn p4_tenants_take_turns() {
-        let mut queue = Queue::default();
+        let mut queue = Queues::default();
         for call in [1, 2, 3, 4] {
-            queue.push(7, waiting(call));
+            queue.push(Rss, 7, waiting(call));
         }
-        queue.push(8, waiting(5));
-        queue.push(9, waiting(6));
-        queue.push(8, waiting(8));
+        queue.push(Rss, 8, waiting(5));
+        queue.push(Rss, 9, waiting(6));
+        queue.push(Rss, 8, waiting(8));
         let tenant_of = |call| [0, 7, 7, 7, 7, 8, 9, 0, 8][call as usize];
-        assert_eq!(queue.ahead(7, place(2), 1_000), 3);
-        assert_eq!(queue.ahead(8, place(8), 1_000), 4);
+        assert_eq!(queue.of(Rss).ahead(7, place(2), 1_000), 3);
+        assert_eq!(queue.of(Rss).ahead(8, place(8), 1_000), 4);
         assert_eq!(drain(&mut queue, tenant_of), [1, 5, 6, 2, 8, 3, 4]);
     }
 
     #[test]
     fn p4_a_tenant_that_comes_again_waits_for_its_turn() {
-        let mut queue = Queue::default();
-        queue.push(7, waiting(1));
-        queue.push(7, waiting(2));
-        queue.push(8, waiting(3));
-        queue.serve(7, place(1));
-        queue.serve(8, place(3));
-        queue.push(8, waiting(4));
-        assert_eq!(queue.head(), Some(waiting(2)));
+        let mut queue = Queues::default();
+        queue.push(Rss, 7, waiting(1));
+        queue.push(Rss, 7, waiting(2));
+        queue.push(Rss, 8, waiting(3));
+        queue.serve(Rss, 7, place(1));
+        queue.serve(Rss, 8, place(3));
+        queue.push(Rss, 8, waiting(4));
+        assert_eq!(queue.head(Rss), Some(waiting(2)));
     }
 
     proptest! {
@@ -367,19 +377,19 @@ mod tests {
         fn p1_the_head_is_the_oldest(
             steps in prop::collection::vec((0..3u8, 0..60u32), 1..200),
         ) {
-            let mut queue = Queue::default();
+            let mut queue = Queues::default();
             let mut model = std::collections::BTreeSet::new();
             for (what, call) in steps {
                 if what == 0 && model.remove(&call) {
-                    queue.remove(0, place(u64::from(call)));
+                    queue.remove(Rss, 0, place(u64::from(call)));
                 } else if what == 1 && let Some(first) = model.pop_first() {
-                    queue.serve(0, place(u64::from(first)));
+                    queue.serve(Rss, 0, place(u64::from(first)));
                 } else if model.insert(call) {
-                    queue.push(0, waiting(call));
+                    queue.push(Rss, 0, waiting(call));
                 }
-                prop_assert_eq!(queue.head().map(|head| head.call), model.first().copied());
+                prop_assert_eq!(queue.head(Rss).map(|head| head.call), model.first().copied());
                 prop_assert_eq!(queue.len(), model.len());
-                let ahead = queue.ahead(0, place(30), 1_000);
+                let ahead = queue.of(Rss).ahead(0, place(30), 1_000);
                 prop_assert_eq!(ahead, model.range(..30).count());
             }
         }

@@ -16,7 +16,7 @@ impl Core {
         let send_by = now.time + self.settings.send_within;
         self.dequeue_to_run(number, attempt, now);
         let (job, lane_number) = (self.calls[number].job, self.calls[number].lane);
-        let (priority, cost) = (self.jobs[job].priority, self.jobs[job].cost);
+        let (priority, cost) = (self.jobs[job].priority, self.jobs[job].cost.get());
         if !self.lanes[lane_number].stored {
             self.write_lane(lane_number, plan);
         }

@@ -55,7 +55,7 @@ impl Core {
         let number = self.attempts[&attempt].lane;
         let newest = AttemptId(self.next.attempt - 1);
         let lane = &mut self.lanes[number];
-        let before = (lane.health.clone(), lane.announced);
+        let before = (lane.health.clone(), lane.announced.clone());
         let limits = lane.limits.clone();
         let health = &mut lane.health;
         match &told.verdict {
@@ -78,11 +78,11 @@ impl Core {
             // Others on the wire may not be counted in what the service says is left.
             let others = lane.in_flight.saturating_sub(1);
             announced.left = announced.left.map(|(left, span)| (left.saturating_sub(others), span));
-            lane.announced = Some((announced, now.time));
+            lane.announced = Some(Box::new((announced, now.time)));
         }
         let remembered =
             |health: &crate::health::Health| crate::health::Health { streak: 0, ..health.clone() };
-        if (remembered(&lane.health), lane.announced) != (remembered(&before.0), before.1) {
+        if (remembered(&lane.health), &lane.announced) != (remembered(&before.0), &before.1) {
             self.write_lane(number, plan);
             self.tell_closed(number, before.0.cooldown_until, plan);
         }

@@ -209,7 +209,7 @@ impl Core {
             return;
         }
         let job = &self.jobs[self.calls[call].job];
-        let (priority, cost) = (job.priority, job.cost);
+        let (priority, cost) = (job.priority, job.cost.get());
         let lane = &self.lanes[self.calls[call].lane];
         let demand = Demand { priority, rank: priority, cost };
         let opening = lane.opening(demand).latest(self.group_opening(lane, cost));

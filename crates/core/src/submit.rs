@@ -229,7 +229,7 @@ impl Core {
             named: terms.priority.is_some(),
             until: spec.until,
             callers: terms.callers,
-            cost: spec.cost.get(),
+            cost: spec.cost,
             key: spec.key.clone(),
             submitted_at: record.submitted_at,
             deadline: terms.deadline.unwrap_or(Time::NEVER),
@@ -411,7 +411,7 @@ impl Core {
     /// When a refused caller should come again: when something may have moved, within bounds.
     fn room_at(&self, now: Now) -> Time {
         let (soon, late) = (now.time + Span::millis(100), now.time + Span::mins(1));
-        let opens = self.openings.first().map_or(soon, |(at, _)| *at);
+        let opens = self.opens_at().unwrap_or(soon);
         opens.clamp(soon, late)
     }
 }

@@ -135,12 +135,12 @@ impl Core {
         let call = &self.calls[number];
         let job = &self.jobs[call.job];
         let (rank, _) = self.rank(job.priority, call.place.joined_at, now.time);
-        let demand = Demand { priority: job.priority, rank, cost: job.cost };
+        let demand = Demand { priority: job.priority, rank, cost: job.cost.get() };
         let mut reasons: Vec<(Reason, Option<Time>)> = Vec::new();
         if lane.paused {
             reasons.push((Reason::Paused, None));
         }
-        let group = self.group_opening(lane, job.cost);
+        let group = self.group_opening(lane, job.cost.get());
         let opening = lane.opening(demand);
         let mut closed = [opening, group].map(|opening| (opening.at, Reason::from(opening.cause)));
         closed.sort_by_key(|(at, _)| std::cmp::Reverse(*at));

@@ -14,6 +14,9 @@ use super::{Figure, Target};
 /// Calls that wait while the cost of one more is measured, and how many lanes they wait on.
 const SIZES: [(usize, usize); 3] = [(1_000, 100), (100_000, 10_000), (1_000_000, 10_000)];
 
+/// How long the events of one turn gather: about ten calls.
+const TURN: Span = Span::millis(50);
+
 /// Kinds of work.
 const KINDS: usize = 128;
 
@@ -23,9 +26,7 @@ pub(crate) fn measure(scale: usize) -> Vec<Figure> {
     let mut costs = Vec::new();
     for (waiting, lanes) in SIZES {
         let mut bench = Bench::new(lanes);
-        for _ in 0..waiting {
-            bench.submit();
-        }
+        bench.fill(waiting);
         bench.cycle(cycles / 10);
         let watch = Stopwatch::start();
         bench.cycle(cycles);
@@ -56,6 +57,7 @@ struct Bench {
     value: paceline_core::Blob,
     roll: u64,
     running: Vec<AttemptId>,
+    done: usize,
 }
 
 impl Bench {
@@ -97,20 +99,29 @@ impl Bench {
             value: Arc::default(),
             roll: 1,
             running: Vec::new(),
+            done: 0,
         }
     }
 
-    /// One call: half have a key, a third a `max_wait`, all four priorities, any lane.
-    fn submit(&mut self) {
+    /// Lets so many calls wait. Lanes come to life one after another over the span of a gap, as in
+    /// a program that has run for a while: else all would open in the same moment for ever.
+    fn fill(&mut self, waiting: usize) {
         let mut plan = Plan::default();
-        self.submit_into(&mut plan);
+        let lanes = self.lanes.len();
+        for lane in 0..lanes {
+            for _ in lane * waiting / lanes..(lane + 1) * waiting / lanes {
+                self.submit(lane, &mut plan);
+            }
+            let time = self.now.time + Span::millis(10);
+            self.now = Now { time, wall: time };
+            self.turn(&mut plan);
+        }
     }
 
-    fn submit_into(&mut self, plan: &mut Plan) {
+    /// One call: half have a key, a third a `max_wait`, all four priorities.
+    fn submit(&mut self, lane: usize, plan: &mut Plan) {
         self.submitted += 1;
         let n = self.submitted;
-        self.roll = self.roll.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        let lane = (self.roll >> 33) as usize % self.lanes.len();
         let priority = Priority::ALL[n as usize % 4];
         // A lane takes one unfinished rss call per kind, so those come in many kinds.
         let kind = if priority == Priority::Rss { self.rss[lane] % KINDS } else { 0 };
@@ -133,33 +144,38 @@ impl Bench {
 
     /// Lets `calls` calls start and settle, and puts a new one in for each.
     fn cycle(&mut self, calls: usize) {
-        let mut done = 0;
         let mut plan = Plan::default();
-        while done < calls {
+        let goal = self.done + calls;
+        while self.done < goal {
             let wake = self.core.wake_at(self.now).unwrap_or(self.now.time);
-            // Turns of a hundred or so calls: what gathers while a commit is on its way.
-            let wake = wake.max(self.now.time + Span::millis(500));
+            let wake = wake.max(self.now.time + TURN);
             self.now = Now { time: wake, wall: wake };
-            plan.clear();
-            // As a turn takes them: what ended first, then what is new.
-            let ended = std::mem::take(&mut self.running);
-            for &attempt in &ended {
-                self.core.started(attempt, self.now.time);
-            }
-            for &attempt in &ended {
-                let verdict = Verdict::Done { conclusive: true, value: self.value.clone() };
-                let told = Told { verdict, announced: None };
-                self.core.report(attempt, told, self.now, 0, &mut plan);
-            }
-            for &attempt in &ended {
-                self.core.ended(attempt, self.now, &mut plan);
-            }
-            for _ in &ended {
-                self.submit_into(&mut plan);
-            }
-            done += ended.len();
-            self.core.decide(self.now, &mut plan);
-            self.running.extend(plan.starts.iter().map(|start| start.attempt));
+            self.turn(&mut plan);
         }
+    }
+
+    /// As a turn takes it: what ended first, then what is new, then who goes next.
+    fn turn(&mut self, plan: &mut Plan) {
+        plan.clear();
+        let ended = std::mem::take(&mut self.running);
+        for &attempt in &ended {
+            self.core.started(attempt, self.now.time);
+        }
+        for &attempt in &ended {
+            let verdict = Verdict::Done { conclusive: true, value: self.value.clone() };
+            let told = Told { verdict, announced: None };
+            self.core.report(attempt, told, self.now, 0, plan);
+        }
+        for &attempt in &ended {
+            self.core.ended(attempt, self.now, plan);
+        }
+        for _ in &ended {
+            self.roll = self.roll.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let lane = (self.roll >> 33) as usize % self.lanes.len();
+            self.submit(lane, plan);
+        }
+        self.done += ended.len();
+        self.core.decide(self.now, plan);
+        self.running.extend(plan.starts.iter().map(|start| start.attempt));
     }
 }

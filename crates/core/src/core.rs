@@ -295,7 +295,7 @@ impl Core {
     pub fn wake_at(&self, now: Now) -> Option<Time> {
         let opening = self.opens_at();
         let moment = self.moments.first().map(|(at, _)| *at);
-        let due = self.due.first().map(|(at, _)| due_at(*at, now));
+        let due = self.due.first().map(|(at, _)| due_at(*at, now) - self.settings.lead);
         let grows = if self.lacks_workers() { self.pool.grows_at() } else { None };
         let wake = [opening, moment, due, grows].into_iter().flatten().min();
         let late = if crate::mutant::Mutant::WakesLate.on() { Span::millis(5) } else { Span::ZERO };
@@ -345,6 +345,16 @@ impl Core {
     /// Workers there are, and how many are busy.
     pub fn workers(&self) -> (u32, u32) {
         (self.pool.size(), self.pool.busy())
+    }
+
+    /// When calls of this job may start: now, or when it is due, which is not long after (W5).
+    pub(crate) fn may_start_at(&self, job: u32, now: Now) -> Time {
+        let due = self.jobs[job].due();
+        if due <= now.wall {
+            return now.time;
+        }
+        // The clock may have been stepped back since the job was begun.
+        due_at(due, now).min(now.time + self.settings.lead).max(now.time)
     }
 
     pub(crate) fn call_id(&self, call: u32) -> CallId {

@@ -72,7 +72,7 @@ impl Core {
     fn come_due(&mut self, now: Now, plan: &mut Plan) {
         let clock = if Mutant::DueOnEngineTime.on() { now.time } else { now.wall };
         while let Some(&(at, job)) = self.due.first() {
-            if at > clock {
+            if at > clock + self.settings.lead {
                 break;
             }
             self.leave_due(job);

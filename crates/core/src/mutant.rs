@@ -51,6 +51,8 @@ pub enum Mutant {
     LedgerForgotten,
     /// W5: due moments are taken for engine time.
     DueOnEngineTime,
+    /// W5: what is promised ahead of its moment starts at once.
+    StartsEarly,
     /// The lane index sleeps a little too long.
     WakesLate,
     /// L11: what a window keeps for higher priorities is spent by anybody.

@@ -13,14 +13,15 @@ impl Core {
     pub(crate) fn reserve(&mut self, number: u32, now: Now, plan: &mut Plan) {
         let attempt = AttemptId(self.next.attempt);
         self.next.attempt += 1;
-        let send_by = now.time + self.settings.send_within;
+        let start_at = self.may_start_at(self.calls[number].job, now);
+        let send_by = start_at + self.settings.send_within;
         self.dequeue_to_run(number, attempt, now);
         let (job, lane_number) = (self.calls[number].job, self.calls[number].lane);
         let (priority, cost) = (self.jobs[job].priority, self.jobs[job].cost.get());
         if !self.lanes[lane_number].stored {
             self.write_lane(lane_number, plan);
         }
-        let charged_at = if Mutant::ChargedAtReserve.on() { now.time } else { send_by };
+        let charged_at = if Mutant::ChargedAtReserve.on() { start_at } else { send_by };
         let group = self.lanes[lane_number].group;
         let lane = &mut self.lanes[lane_number];
         lane.users += 1;
@@ -57,6 +58,7 @@ impl Core {
             lane: lane.name.clone(),
             kind: self.kinds[self.jobs[job].kind as usize].name.clone(),
             before: call.attempts,
+            start_at: if Mutant::StartsEarly.on() { now.time } else { start_at },
             send_by,
             tell_start: remembers,
             timeout: lane.limits.timeout,

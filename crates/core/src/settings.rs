@@ -49,6 +49,9 @@ pub struct Settings {
     pub age_after: Span,
     /// A reservation is good for so long (L4).
     pub send_within: Span,
+    /// Work due by the clock is promised so long before, so that its commit does not make it
+    /// late (W5).
+    pub lead: Span,
     /// How long found answers are cached (C2).
     pub found_for: Span,
     /// How long empty answers are cached (C2).
@@ -82,6 +85,7 @@ impl Default for Settings {
             across_lanes: AcrossLanes::Oldest,
             age_after: Span::mins(5),
             send_within: Span::millis(50),
+            lead: Span::millis(10),
             found_for: Span::days(7),
             empty_for: Span::days(1),
             max_payload: 1 << 20,

@@ -125,7 +125,7 @@ impl Core {
     fn join_same(&mut self, call: u32, lookup: &Lookup, now: Now, plan: &mut Plan) {
         let lane = self.calls[call].lane;
         if let Some(leader) = self.find_same(lane, &lookup.key) {
-            self.calls[call].place.joined_at = now.time;
+            self.calls[call].place.joined_at = self.may_start_at(self.calls[call].job, now);
             self.follow(call, leader);
             // Only its record tells of a call that `moved` added.
             if self.begins_late(call) {
@@ -167,7 +167,7 @@ impl Core {
         let job = &self.jobs[self.calls[call].job];
         let seq = (job.id.0 << 16) | u64::from(self.calls[call].index);
         if self.calls[call].place.joined_at == Time::ZERO {
-            self.calls[call].place.joined_at = now.time;
+            self.calls[call].place.joined_at = self.may_start_at(self.calls[call].job, now);
         }
         self.calls[call].place.seq = seq;
         self.calls[call].max_wait = self.max_wait(call);

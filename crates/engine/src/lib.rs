@@ -25,6 +25,7 @@ mod span;
 mod worker;
 
 // The loop.
+mod alarm;
 mod clock;
 mod driver;
 mod payloads;

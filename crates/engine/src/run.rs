@@ -12,6 +12,7 @@ use paceline_core::{AttemptId, Blob, Failure, Span, Start, Time, Told, Verdict};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
+use crate::alarm::Alarm;
 use crate::clock::Clock;
 use crate::driver::Message;
 use crate::worker::{AnyWorker, Call, Failed, Late, Running};
@@ -29,6 +30,8 @@ pub(crate) struct Runner {
     clock: Arc<Clock>,
     messages: Sender<Message>,
     running: HashMap<AttemptId, AbortHandle>,
+    /// Started when it is first needed.
+    alarm: Option<Alarm>,
 }
 
 impl Runner {
@@ -38,7 +41,7 @@ impl Runner {
         clock: Arc<Clock>,
         messages: Sender<Message>,
     ) -> Runner {
-        Runner { workers, runtime, clock, messages, running: HashMap::new() }
+        Runner { workers, runtime, clock, messages, running: HashMap::new(), alarm: None }
     }
 
     /// Starts an attempt whose reservation is durable.
@@ -62,13 +65,35 @@ impl Runner {
             attempt: attempt.clone(),
         };
         let timeout = start.timeout.unwrap_or(DEFAULT_TIMEOUT);
+        let moment = self.moment(start.attempt, start.start_at);
         let task = self.runtime.spawn(async move {
             // Dropped after the worker's future, when everything it held has been let go.
             let attempt = attempt;
+            if let Some(moment) = moment {
+                moment.await;
+            }
             let told = attend(&*worker, call, timeout).await;
             attempt.tell(told);
         });
         self.running.insert(start.attempt, task.abort_handle());
+    }
+
+    /// What an attempt waits for that was promised ahead of its moment: no slow commit can push it
+    /// back any more.
+    fn moment(&mut self, attempt: AttemptId, at: Time) -> Option<impl Future<Output = ()> + use<>> {
+        let clock = self.clock.clone();
+        if at <= clock.time() {
+            return None;
+        }
+        let alarm = self.alarm.get_or_insert_with(|| Alarm::start(clock.clone()));
+        let rung = alarm.at(at, attempt);
+        Some(async move {
+            let _ = rung.await;
+            let left = at.since(clock.time());
+            if left > Span::ZERO {
+                tokio::time::sleep(left.into()).await;
+            }
+        })
     }
 
     /// Drops an attempt's future; its ending is told like any other.

@@ -176,6 +176,7 @@ fn setup(rng: &mut Rng) -> Setup {
     settings.max_waiting = n(*rng.pick(&[4, 20, 100, 1_000]));
     settings.max_lanes = n(*rng.pick(&[9, 1_000]));
     settings.age_after = *rng.pick(&[Span::secs(20), Span::secs(60), Span::mins(5)]);
+    settings.lead = *rng.pick(&[Span::ZERO, Span::millis(10), Span::millis(10)]);
     settings.found_for = Span::mins(10);
     settings.empty_for = Span::mins(3);
     if rng.one_in(5) {

@@ -30,6 +30,7 @@ pub const MUTANTS: &[(Mutant, &str)] = &[
     (Mutant::StoreLosesWrite, "B1"),
     (Mutant::LedgerForgotten, "B1"),
     (Mutant::DueOnEngineTime, "W5"),
+    (Mutant::StartsEarly, "W5"),
     (Mutant::WakesLate, "W5"),
     (Mutant::KeepIgnored, "L11"),
     (Mutant::AnnouncedIgnored, "L8"),

@@ -267,6 +267,13 @@ impl World {
         self
     }
 
+    /// With commits that take up to so long.
+    #[must_use]
+    pub fn commits_take(mut self, span: &str) -> World {
+        self.manners.commit_time = span.parse().expect("a span");
+        self
+    }
+
     fn up(&mut self) {
         if !std::mem::replace(&mut self.begun, true) {
             self.open();

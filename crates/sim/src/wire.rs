@@ -48,7 +48,8 @@ impl World {
         } else {
             Span(self.rng.range(0, 2_000))
         };
-        self.after(delay, Next::Send(start.attempt));
+        let early = start.start_at.since(self.now());
+        self.after(early + delay, Next::Send(start.attempt));
     }
 
     /// The last check stands right before the write.

@@ -16,15 +16,21 @@ pub(crate) fn measure(scale: usize) -> anyhow::Result<Vec<Figure>> {
     let path = directory.path();
     let (mut starts, mut commits) = runtime.block_on(starts(ROUNDS / scale, path))?;
     let mut late = runtime.block_on(timers(TIMERS / scale, &path.join("timers.db")))?;
+    let mut bare = bare_timers(TIMERS / scale);
     let ratio = micros(median(&mut starts)) / micros(median(&mut commits));
-    let worst = late.len() * 99 / 100;
-    late.sort_unstable();
     Ok(vec![
         Figure::new("latency", "start_over_commit", ratio, "", Target::AtMost(2.0)),
         Figure::new("latency", "start_p50_us", micros(median(&mut starts)), "us", Target::None),
         Figure::new("latency", "commit_p50_us", micros(median(&mut commits)), "us", Target::None),
         Figure::new("latency", "timer_p50_us", micros(median(&mut late)), "us", Target::None),
-        Figure::new("latency", "timer_p99_us", micros(late[worst]), "us", Target::AtMost(2_000.0)),
+        Figure::new(
+            "latency",
+            "timer_p99_us",
+            micros(p99(&mut late)),
+            "us",
+            Target::AtMost(2_000.0),
+        ),
+        Figure::new("latency", "bare_timer_p99_us", micros(p99(&mut bare)), "us", Target::None),
     ])
 }
 
@@ -35,6 +41,11 @@ fn micros(span: Duration) -> f64 {
 fn median(spans: &mut [Duration]) -> Duration {
     spans.sort_unstable();
     spans[spans.len() / 2]
+}
+
+fn p99(spans: &mut [Duration]) -> Duration {
+    spans.sort_unstable();
+    spans[spans.len() * 99 / 100]
 }
 
 fn now() -> Instant {
@@ -88,6 +99,18 @@ impl Bare {
         insert.execute([[7u8; 200].as_slice()])?;
         Ok(start.elapsed())
     }
+}
+
+/// A thread that waits as often and as long, and does nothing else: how late the machine makes it.
+fn bare_timers(count: usize) -> Vec<Duration> {
+    let (_tell, nobody) = std::sync::mpsc::channel::<()>();
+    let first = now();
+    let moments = (1..=count as u64).map(|n| first + Duration::from_millis(5 * n));
+    let late = moments.map(|moment| {
+        let _ = nobody.recv_timeout(moment.saturating_duration_since(now()));
+        now().saturating_duration_since(moment)
+    });
+    late.collect()
 }
 
 /// Jobs due at distinct moments of the near future: how late their workers start.

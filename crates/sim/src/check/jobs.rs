@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use paceline_core::{
-    Answer, AttemptId, Blob, CallId, CallRecord, JobId, JobRecord, JobSpec, JobState, Now, Outcome,
+    Answer, AttemptId, Blob, CallId, CallRecord, JobId, JobRecord, JobSpec, JobState, Outcome,
     Priority, Report, Reservation, Skip, Span, Terms, Time, Told, Until, Verdict, backoff,
 };
 
@@ -79,7 +79,7 @@ impl Book {
             self.lane(lane);
         }
         let priority = record.terms.priority.unwrap_or_default();
-        let later = record.terms.due.is_some_and(|due| due > self.now.wall);
+        let later = self.is_later(record.terms.due);
         let job = JobBook {
             spec,
             priority,
@@ -98,7 +98,17 @@ impl Book {
         if self.finished.contains(&id) || self.jobs.insert(id, job).is_some() {
             self.broken("B1", format!("job {id} was accepted twice"));
         }
-        if later { self.delay(id) } else { self.begin(id, self.now.time) }
+        if later { self.delay(id) } else { self.begin(id, self.begins_at(record.terms.due)) }
+    }
+
+    /// Whether work waits until it is due: what is due very soon begins at once (W5).
+    fn is_later(&self, due: Option<Time>) -> bool {
+        due.is_some_and(|due| due > self.now.wall + self.setup.settings.lead)
+    }
+
+    /// From when on a job that begins now stands in its queues.
+    fn begins_at(&self, due: Option<Time>) -> Time {
+        due.map_or(self.now.time, |due| self.now.engine_time(due).max(self.now.time))
     }
 
     fn check_keys(&mut self, id: JobId, spec: &JobSpec, due: Option<Time>) {
@@ -170,7 +180,7 @@ impl Book {
     }
 
     pub(super) fn terms_changed(&mut self, id: JobId, terms: &Terms) {
-        let Now { time, wall } = self.now;
+        let time = self.now.time;
         let Some(job) = self.jobs.get_mut(&id) else { return };
         if terms.callers < job.callers {
             job.detached_at = time;
@@ -183,7 +193,7 @@ impl Book {
         let moved = job.due != terms.due;
         job.replaced |= moved;
         job.due = terms.due;
-        let later = terms.due.is_some_and(|due| due > wall);
+        let later = self.is_later(terms.due);
         if raised {
             for place in 0..self.jobs[&id].calls.len() {
                 let budget = self.budget(id, place);
@@ -196,18 +206,17 @@ impl Book {
         if moved && later {
             self.delay(id);
         } else if delayed && !later {
-            self.begin(id, self.now.time);
+            self.begin(id, self.begins_at(terms.due));
         }
     }
 
     /// Due moments and retries that have come.
     pub(super) fn come_due(&mut self) {
-        let (now, wall) = (self.now.time, self.now.wall);
-        let jobs = self.jobs.iter();
-        let due = jobs.filter(|(_, job)| job.delayed && job.due.is_none_or(|due| due <= wall));
-        let due: Vec<JobId> = due.map(|(id, _)| *id).collect();
-        for id in due {
-            self.begin(id, now);
+        let now = self.now.time;
+        let due = self.jobs.iter().filter(|(_, job)| job.delayed && !self.is_later(job.due));
+        let due: Vec<(JobId, Option<Time>)> = due.map(|(id, job)| (*id, job.due)).collect();
+        for (id, due) in due {
+            self.begin(id, self.begins_at(due));
         }
         let mut back = Vec::new();
         for (&id, job) in &mut self.jobs {

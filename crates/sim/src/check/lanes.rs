@@ -35,6 +35,8 @@ pub(super) struct Try {
     pub(super) counts_at: Time,
     /// The same as the store knows it.
     pub(super) durable_at: Time,
+    /// Not before its job was due, as the clock stood when it was reserved (W5).
+    pub(super) may_start_at: Time,
     pub(super) start_known: bool,
     pub(super) unused: bool,
     pub(super) told: bool,

@@ -198,7 +198,8 @@ impl Book {
             moments.extend(job.deadline.map(|at| (at, id, "its deadline comes")));
             if job.delayed {
                 let due = job.due.map(|due| self.now.engine_time(due));
-                moments.extend(due.map(|at| (at, id, "it comes due")));
+                let lead = self.setup.settings.lead;
+                moments.extend(due.map(|at| (at - lead, id, "it comes due")));
             }
             for call in &job.calls {
                 if let State::Backoff(until) = call.state {

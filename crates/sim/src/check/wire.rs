@@ -21,6 +21,10 @@ impl Book {
         if again {
             self.violation("B5", at, format!("attempt {} was sent twice or too late", attempt.0));
         }
+        if at < known.may_start_at {
+            let early = known.may_start_at.since(at);
+            self.violation("W5", at, format!("{name}: sent {early} before it was due"));
+        }
         self.check_gap(&name, &known, at);
         self.check_windows(&name, &known, at);
         let lane = &self.lanes[&name];
@@ -119,6 +123,10 @@ impl Book {
         let rank = self.rank_of(reservation.call, reservation.priority);
         self.check_turn_order(&name, reservation);
         let rules = self.lane(&name).rules.clone();
+        let due = self.jobs.get(&reservation.call.job).and_then(|job| job.due);
+        let may_start_at = due.map_or(Time::ZERO, |due| self.now.engine_time(due));
+        // Begun once, it does not wait again because the clock was stepped back.
+        let may_start_at = may_start_at.min(self.now.time + self.setup.settings.lead);
         let known = Try {
             id: reservation.attempt,
             call: reservation.call,
@@ -128,6 +136,7 @@ impl Book {
             rules,
             counts_at: reservation.at,
             durable_at: reservation.at,
+            may_start_at,
             start_known: false,
             unused: false,
             told: false,

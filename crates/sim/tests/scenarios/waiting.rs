@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use paceline_core::{Limits, Priority};
+use paceline_core::{Limits, Priority, Span};
 use paceline_sim::*;
 
 #[test]
@@ -126,6 +126,23 @@ fn w5_work_due_in_two_seconds_starts_at_two_seconds() {
     3.000 done #1 tracker
     3.000 report #1 done, all
     ");
+}
+
+#[test]
+fn w5_a_slow_disk_makes_no_timer_late_because_its_promise_was_written_before() {
+    let starts = |lead: Span| {
+        let world = World::new().lane("tracker", at_once(9)).commits_take("9ms");
+        let mut world = world.settings(|settings| settings.lead = lead);
+        for label in 1..=3 {
+            world.submit(job(label).on("tracker").due(&format!("{label}s")));
+        }
+        let trace = world.run_for("10s");
+        let starts = trace.lines().filter(|line| line.contains("start"));
+        starts.map(|line| line.trim().to_string()).collect::<Vec<String>>()
+    };
+    let in_time = [1, 2, 3].map(|n| format!("{n}.000 start #{n} tracker background"));
+    assert_eq!(starts(Span::millis(10)), in_time);
+    assert_ne!(starts(Span::ZERO), in_time, "here the commit comes first");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! While a commit is on its way to disk the next batch gathers, so commits group by themselves.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
@@ -12,7 +13,7 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 
 use crate::clock::Clock;
 use crate::following::News;
-use crate::run::Runner;
+use crate::run::{Runner, panic_text};
 use crate::turn::{Done, Input, Machine, Question, Reply};
 
 /// Messages that one turn takes in at most.
@@ -62,6 +63,9 @@ pub enum Ended {
     /// The store failed: nothing was answered that was not written.
     #[error("the engine has ended because its store failed: {0}")]
     Failed(Arc<StoreError>),
+    /// The engine itself panicked: a bug. What was answered is in the store.
+    #[error("the engine has ended because of a bug in it: {0}")]
+    Panicked(Arc<str>),
 }
 
 pub(crate) struct Driver<S> {
@@ -103,7 +107,11 @@ impl<S: Store> Driver<S> {
 
     /// Runs until it is stopped or its store fails, and says which.
     pub(crate) fn run(mut self, ended: &OnceLock<Ended>) {
-        let end = self.turns().map_or_else(|e| Ended::Failed(Arc::new(e)), |()| Ended::Stopped);
+        let end = match catch_unwind(AssertUnwindSafe(|| self.turns())) {
+            Ok(Ok(())) => Ended::Stopped,
+            Ok(Err(error)) => Ended::Failed(Arc::new(error)),
+            Err(panic) => Ended::Panicked(panic_text(&*panic)),
+        };
         // Before the followers hear that nobody will answer any more, the reason must be known.
         let _ = ended.set(end);
         self.runner.abort_all();

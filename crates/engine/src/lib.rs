@@ -17,6 +17,7 @@
 //! ```
 
 // What programs see.
+mod builder;
 mod following;
 mod job;
 mod lane;
@@ -33,11 +34,12 @@ mod run;
 #[doc(hidden)]
 pub mod turn;
 
+pub use builder::{Builder, StartError};
 pub use driver::Ended;
 pub use following::{Following, NotSubmitted};
 pub use job::{Job, JobError};
 pub use lane::{Group, Lane, LaneError};
-pub use paceline::{Builder, ChangeError, Paceline, StartError};
+pub use paceline::{ChangeError, Paceline};
 pub use run::DEFAULT_TIMEOUT;
 pub use span::{IntoRate, IntoSpan};
 pub use turn::{JobView, RetryError};

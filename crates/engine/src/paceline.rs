@@ -1,27 +1,26 @@
-//! The engine as programs embed it: a builder, and the handle that it gives.
+//! The engine as programs embed it: a handle to the loop.
 
-use std::num::NonZeroU32;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use paceline_core::{
-    Admission, Cancelled, Event, JobId, JobState, KindTerms, LaneStatus, Limits, Settings,
-    SettingsError, Setup, Span, Submission, SubmitError, UnknownLane, Why,
+    Admission, Cancelled, Event, JobId, JobState, LaneStatus, Limits, Span, Submission,
+    SubmitError, UnknownLane, Why,
 };
-use paceline_store::{Memory, Sqlite, Store, StoreError};
+use paceline_store::Store;
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
 
+use crate::builder::Builder;
 use crate::clock::Clock;
-use crate::driver::{Driver, Ended, Message, random};
+use crate::driver::{Driver, Ended, Message};
 use crate::following::{Following, News, NotSubmitted, end};
 use crate::job::Job;
-use crate::lane::{Group, Lane, LaneError};
+use crate::lane::{Lane, LaneError};
 use crate::run::{Runner, Workers};
 use crate::turn::{Input, JobView, LaneAct, Machine, Question, Reply, RetryError};
-use crate::worker::Worker;
 
 /// Submissions on their way to the loop at most; more wait their turn.
 const MOST_SUBMITTING: usize = 65_536;
@@ -62,59 +61,6 @@ impl std::fmt::Debug for Applies {
     }
 }
 
-/// Why an engine did not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// A lane or group that cannot be meant.
-    #[error(transparent)]
-    Lane(#[from] LaneError),
-    /// A lane in a group that nobody described.
-    #[error(
-        "lane `{lane}` is in the group `{group}`, which does not exist: add it, or leave it out"
-    )]
-    UnknownGroup {
-        /// The lane.
-        lane: String,
-        /// Its group.
-        group: String,
-    },
-    /// A lane, group or kind twice.
-    #[error("{what} `{name}` is described twice")]
-    Twice {
-        /// What it is.
-        what: &'static str,
-        /// Its name.
-        name: String,
-    },
-    /// A kind that cannot be one.
-    #[error(transparent)]
-    Kind(#[from] paceline_core::NameError),
-    /// Settings that contradict each other.
-    #[error(transparent)]
-    Settings(#[from] SettingsError),
-    /// The store cannot be opened.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// Nowhere to run workers.
-    #[error("no tokio runtime here: call `start` from within one")]
-    NoRuntime,
-    /// The system gave no thread.
-    #[error("the system gave no thread for the engine")]
-    Thread(#[source] std::io::Error),
-}
-
-/// An engine to be.
-pub struct Builder {
-    path: Option<PathBuf>,
-    lanes: Vec<Lane>,
-    groups: Vec<Group>,
-    workers: Workers,
-    twice: Option<String>,
-    settings: Settings,
-    keep_finished: Span,
-    cache_bytes: usize,
-}
-
 impl Paceline {
     /// An engine whose work survives in this file.
     pub fn open(path: impl AsRef<Path>) -> Builder {
@@ -124,6 +70,32 @@ impl Paceline {
     /// An engine whose work is gone with the process: for tests and for work that may be lost.
     pub fn in_memory() -> Builder {
         Builder::new(None)
+    }
+
+    /// Runs the loop on a thread of its own; this is the first handle to it.
+    pub(crate) fn launch(
+        machine: Machine<impl Store + 'static>,
+        clock: Arc<Clock>,
+        runtime: tokio::runtime::Handle,
+        workers: Arc<Workers>,
+        groups: Vec<String>,
+    ) -> std::io::Result<Paceline> {
+        let (messages, inbox) = channel();
+        let commits = Arc::new(AtomicU64::new(0));
+        let (events, _) = broadcast::channel(MOST_EVENTS_BEHIND);
+        let runner = Runner::new(workers.clone(), runtime, clock.clone(), messages.clone());
+        let driver = Driver::new(machine, clock, runner, inbox, events.clone(), commits.clone());
+        let ended = Arc::new(OnceLock::new());
+        let (alive, over) = tokio::sync::watch::channel(());
+        let reason = ended.clone();
+        std::thread::Builder::new().name("paceline".to_string()).spawn(move || {
+            driver.run(&reason);
+            drop(alive);
+        })?;
+        let submitting = Semaphore::new(MOST_SUBMITTING);
+        let workers = Applies(workers);
+        let shared = Shared { messages, events, workers, groups, submitting, ended, commits, over };
+        Ok(Paceline { shared: Arc::new(shared) })
     }
 
     async fn ask(
@@ -352,7 +324,7 @@ impl Paceline {
         let _ = self.send(Message::Stop(grace.into()));
         match self.ended().await {
             Ended::Stopped => Ok(()),
-            failed @ Ended::Failed(_) => Err(failed),
+            failed @ (Ended::Failed(_) | Ended::Panicked(_)) => Err(failed),
         }
     }
 
@@ -383,155 +355,4 @@ pub enum ChangeError {
         /// Its group.
         group: String,
     },
-}
-
-impl Builder {
-    fn new(path: Option<PathBuf>) -> Builder {
-        Builder {
-            path,
-            lanes: Vec::new(),
-            groups: Vec::new(),
-            workers: Workers::new(),
-            twice: None,
-            settings: Settings { hash_seed: random(), ..Settings::default() },
-            keep_finished: Span::days(7),
-            cache_bytes: 64 << 20,
-        }
-    }
-
-    /// Adds a lane or a template.
-    #[must_use]
-    pub fn lane(mut self, lane: Lane) -> Builder {
-        self.lanes.push(lane);
-        self
-    }
-
-    /// Adds a group.
-    #[must_use]
-    pub fn group(mut self, group: Group) -> Builder {
-        self.groups.push(group);
-        self
-    }
-
-    /// Says who runs calls of this kind.
-    #[must_use]
-    pub fn worker(mut self, kind: &str, worker: impl Worker) -> Builder {
-        if self.workers.insert(kind.into(), Arc::new(worker)).is_some() {
-            self.twice = self.twice.or(Some(kind.to_string()));
-        }
-        self
-    }
-
-    /// Workers that are always there, and at most (Q3).
-    #[must_use]
-    pub fn workers(mut self, base: NonZeroU32, max: NonZeroU32) -> Builder {
-        (self.settings.pool.base, self.settings.pool.max) = (base, max);
-        self
-    }
-
-    /// Changes any setting.
-    #[must_use]
-    pub fn settings(mut self, change: impl FnOnce(&mut Settings)) -> Builder {
-        change(&mut self.settings);
-        self
-    }
-
-    /// How long finished jobs are kept; 7 days by default.
-    #[must_use]
-    pub fn keep_finished(mut self, keep: impl Into<Span>) -> Builder {
-        self.keep_finished = keep.into();
-        self
-    }
-
-    /// Bytes of cached answers held in memory at most.
-    #[must_use]
-    pub fn cache_bytes(mut self, bytes: usize) -> Builder {
-        self.cache_bytes = bytes;
-        self
-    }
-
-    /// Opens the store, takes up what it kept, and runs.
-    pub fn start(mut self) -> Result<Paceline, StartError> {
-        let setup = self.setup()?;
-        let workers = Arc::new(self.workers);
-        match self.path {
-            Some(path) => {
-                let store = Sqlite::open(&path)?.with_front(self.cache_bytes);
-                start(setup, store, workers, self.keep_finished)
-            }
-            None => start(setup, Memory::default(), workers, self.keep_finished),
-        }
-    }
-
-    fn setup(&mut self) -> Result<Setup, StartError> {
-        self.settings.check()?;
-        if let Some(name) = self.twice.take() {
-            return Err(StartError::Twice { what: "worker", name });
-        }
-        let mut groups: Vec<(String, paceline_core::GroupLimits)> = Vec::new();
-        for group in self.groups.drain(..) {
-            let (name, limits) = group.build()?;
-            if groups.iter().any(|(other, _)| *other == name) {
-                return Err(StartError::Twice { what: "group", name });
-            }
-            groups.push((name, limits));
-        }
-        let mut lanes: Vec<(Arc<str>, Limits)> = Vec::new();
-        let mut names = std::collections::BTreeSet::new();
-        for lane in self.lanes.drain(..) {
-            let (name, limits) = lane.build()?;
-            if !names.insert(name.clone()) {
-                return Err(StartError::Twice { what: "lane", name });
-            }
-            if let Some(group) = &limits.group
-                && !groups.iter().any(|(known, _)| known == group)
-            {
-                return Err(StartError::UnknownGroup { lane: name, group: group.clone() });
-            }
-            lanes.push((name.into(), limits));
-        }
-        let mut kinds = Vec::with_capacity(self.workers.len());
-        for (name, worker) in &self.workers {
-            paceline_core::check_name("kind", name)?;
-            kinds.push(KindTerms { name: name.clone(), on_crash: worker.on_crash() });
-        }
-        // The map's order means nothing; the kinds' order shows in nothing either, but tests like
-        // one world to be one world.
-        kinds.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(Setup { settings: self.settings.clone(), lanes, groups, kinds })
-    }
-}
-
-fn start(
-    setup: Setup,
-    store: impl Store + 'static,
-    workers: Arc<Workers>,
-    keep_finished: Span,
-) -> Result<Paceline, StartError> {
-    let runtime = tokio::runtime::Handle::try_current().map_err(|_| StartError::NoRuntime)?;
-    let groups = setup.groups.iter().map(|(name, _)| name.clone()).collect();
-    let mut clock = None;
-    let (machine, _) = Machine::open(setup, store, keep_finished, |last| {
-        clock.insert(Arc::new(Clock::start(last))).reading()
-    })?;
-    let clock = clock.expect("opening reads the clock");
-    let (messages, inbox) = channel();
-    let commits = Arc::new(AtomicU64::new(0));
-    let (events, _) = broadcast::channel(MOST_EVENTS_BEHIND);
-    let runner = Runner::new(workers.clone(), runtime, clock.clone(), messages.clone());
-    let driver = Driver::new(machine, clock, runner, inbox, events.clone(), commits.clone());
-    let ended = Arc::new(OnceLock::new());
-    let (alive, over) = tokio::sync::watch::channel(());
-    let reason = ended.clone();
-    std::thread::Builder::new()
-        .name("paceline".to_string())
-        .spawn(move || {
-            driver.run(&reason);
-            drop(alive);
-        })
-        .map_err(StartError::Thread)?;
-    let submitting = Semaphore::new(MOST_SUBMITTING);
-    let workers = Applies(workers);
-    let shared = Shared { messages, events, workers, groups, submitting, ended, commits, over };
-    Ok(Paceline { shared: Arc::new(shared) })
 }

@@ -157,10 +157,14 @@ async fn run_out(work: &mut Running<'_>, timeout: Span) -> Told {
 }
 
 fn panicked(panic: &(dyn std::any::Any + Send)) -> Told {
+    Told { verdict: Verdict::Panicked { message: panic_text(panic) }, announced: None }
+}
+
+/// What a panic said.
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> Arc<str> {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    let message = text.unwrap_or("the worker panicked").into();
-    Told { verdict: Verdict::Panicked { message }, announced: None }
+    text.unwrap_or("a panic without words").into()
 }
 
 /// One attempt on its way. When the last holder lets go it has ended, and the driver is told.

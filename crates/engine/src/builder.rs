@@ -1,0 +1,253 @@
+//! What an engine is told before it runs: its lanes, its workers, its store.
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use paceline_core::{KindTerms, Limits, Settings, SettingsError, Setup, Span};
+use paceline_store::{Memory, Sqlite, Store, StoreError};
+
+use crate::clock::Clock;
+use crate::driver::random;
+use crate::lane::{Group, Lane, LaneError};
+use crate::paceline::Paceline;
+use crate::run::Workers;
+use crate::turn::Machine;
+use crate::worker::Worker;
+
+/// An engine to be.
+pub struct Builder {
+    path: Option<PathBuf>,
+    lanes: Vec<Lane>,
+    groups: Vec<Group>,
+    workers: Workers,
+    twice: Option<String>,
+    settings: Settings,
+    keep_finished: Span,
+    cache_bytes: usize,
+}
+
+impl Builder {
+    pub(crate) fn new(path: Option<PathBuf>) -> Builder {
+        Builder {
+            path,
+            lanes: Vec::new(),
+            groups: Vec::new(),
+            workers: Workers::new(),
+            twice: None,
+            settings: Settings { hash_seed: random(), ..Settings::default() },
+            keep_finished: Span::days(7),
+            cache_bytes: 64 << 20,
+        }
+    }
+
+    /// Adds a lane or a template.
+    #[must_use]
+    pub fn lane(mut self, lane: Lane) -> Builder {
+        self.lanes.push(lane);
+        self
+    }
+
+    /// Adds a group.
+    #[must_use]
+    pub fn group(mut self, group: Group) -> Builder {
+        self.groups.push(group);
+        self
+    }
+
+    /// Says who runs calls of this kind.
+    #[must_use]
+    pub fn worker(mut self, kind: &str, worker: impl Worker) -> Builder {
+        if self.workers.insert(kind.into(), Arc::new(worker)).is_some() {
+            self.twice = self.twice.or(Some(kind.to_string()));
+        }
+        self
+    }
+
+    /// Workers that are always there, and at most (Q3).
+    #[must_use]
+    pub fn workers(mut self, base: NonZeroU32, max: NonZeroU32) -> Builder {
+        (self.settings.pool.base, self.settings.pool.max) = (base, max);
+        self
+    }
+
+    /// Changes any setting.
+    #[must_use]
+    pub fn settings(mut self, change: impl FnOnce(&mut Settings)) -> Builder {
+        change(&mut self.settings);
+        self
+    }
+
+    /// How long finished jobs are kept; 7 days by default.
+    #[must_use]
+    pub fn keep_finished(mut self, keep: impl Into<Span>) -> Builder {
+        self.keep_finished = keep.into();
+        self
+    }
+
+    /// Bytes of cached answers held in memory at most.
+    #[must_use]
+    pub fn cache_bytes(mut self, bytes: usize) -> Builder {
+        self.cache_bytes = bytes;
+        self
+    }
+
+    /// Opens the store, takes up what it kept, and runs.
+    pub fn start(mut self) -> Result<Paceline, StartError> {
+        let setup = self.setup()?;
+        let workers = Arc::new(self.workers);
+        match self.path {
+            Some(path) => {
+                let store = Sqlite::open(&path)?.with_front(self.cache_bytes);
+                start(setup, store, workers, self.keep_finished)
+            }
+            None => start(setup, Memory::default(), workers, self.keep_finished),
+        }
+    }
+
+    fn setup(&mut self) -> Result<Setup, StartError> {
+        self.settings.check()?;
+        if let Some(name) = self.twice.take() {
+            return Err(StartError::Twice { what: "worker", name });
+        }
+        let mut groups: Vec<(String, paceline_core::GroupLimits)> = Vec::new();
+        for group in self.groups.drain(..) {
+            let (name, limits) = group.build()?;
+            if groups.iter().any(|(other, _)| *other == name) {
+                return Err(StartError::Twice { what: "group", name });
+            }
+            groups.push((name, limits));
+        }
+        let mut lanes: Vec<(Arc<str>, Limits)> = Vec::new();
+        let mut names = std::collections::BTreeSet::new();
+        for lane in self.lanes.drain(..) {
+            let (name, limits) = lane.build()?;
+            if !names.insert(name.clone()) {
+                return Err(StartError::Twice { what: "lane", name });
+            }
+            if let Some(group) = &limits.group
+                && !groups.iter().any(|(known, _)| known == group)
+            {
+                return Err(StartError::UnknownGroup { lane: name, group: group.clone() });
+            }
+            lanes.push((name.into(), limits));
+        }
+        let mut kinds = Vec::with_capacity(self.workers.len());
+        for (name, worker) in &self.workers {
+            paceline_core::check_name("kind", name)?;
+            kinds.push(KindTerms { name: name.clone(), on_crash: worker.on_crash() });
+        }
+        // The map's order means nothing; the kinds' order shows in nothing either, but tests like
+        // one world to be one world.
+        kinds.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(Setup { settings: self.settings.clone(), lanes, groups, kinds })
+    }
+}
+
+fn start(
+    setup: Setup,
+    store: impl Store + 'static,
+    workers: Arc<Workers>,
+    keep_finished: Span,
+) -> Result<Paceline, StartError> {
+    let runtime = tokio::runtime::Handle::try_current().map_err(|_| StartError::NoRuntime)?;
+    let groups = setup.groups.iter().map(|(name, _)| name.clone()).collect();
+    let mut clock = None;
+    let (machine, _) = Machine::open(setup, store, keep_finished, |last| {
+        clock.insert(Arc::new(Clock::start(last))).reading()
+    })?;
+    let clock = clock.expect("opening reads the clock");
+    Paceline::launch(machine, clock, runtime, workers, groups).map_err(StartError::Thread)
+}
+
+/// Why an engine did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A lane or group that cannot be meant.
+    #[error(transparent)]
+    Lane(#[from] LaneError),
+    /// A lane in a group that nobody described.
+    #[error(
+        "lane `{lane}` is in the group `{group}`, which does not exist: add it, or leave it out"
+    )]
+    UnknownGroup {
+        /// The lane.
+        lane: String,
+        /// Its group.
+        group: String,
+    },
+    /// A lane, group or kind twice.
+    #[error("{what} `{name}` is described twice")]
+    Twice {
+        /// What it is.
+        what: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// A kind that cannot be one.
+    #[error(transparent)]
+    Kind(#[from] paceline_core::NameError),
+    /// Settings that contradict each other.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Nowhere to run workers.
+    #[error("no tokio runtime here: call `start` from within one")]
+    NoRuntime,
+    /// The system gave no thread.
+    #[error("the system gave no thread for the engine")]
+    Thread(#[source] std::io::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::Ended;
+    use paceline_core::{Blob, CachedAnswer, JobId, Lookup, Record, Stamp, Time, Write};
+    use paceline_store::StoredJob;
+
+    /// A store with a bug, to stand for any bug on the driver's thread.
+    struct Broken;
+
+    impl Store for Broken {
+        fn load(&mut self, _: &mut dyn FnMut(Record)) -> Result<Option<Stamp>, StoreError> {
+            Ok(None)
+        }
+        fn commit(&mut self, _: &Stamp, writes: &[Write]) -> Result<(), StoreError> {
+            assert!(writes.is_empty(), "a bug");
+            Ok(())
+        }
+        fn payload(&mut self, _: JobId) -> Result<Option<Blob>, StoreError> {
+            Ok(None)
+        }
+        fn answers(
+            &mut self,
+            lookups: &[Lookup],
+            _: Time,
+        ) -> Result<Vec<Option<CachedAnswer>>, StoreError> {
+            Ok(vec![None; lookups.len()])
+        }
+        fn list(&mut self, _: JobId, _: usize) -> Result<Vec<StoredJob>, StoreError> {
+            Ok(Vec::new())
+        }
+        fn job(&mut self, _: JobId) -> Result<Option<StoredJob>, StoreError> {
+            Ok(None)
+        }
+        fn prune(&mut self, _: Time, _: Time) -> Result<usize, StoreError> {
+            Ok(0)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_bug_in_the_engine_is_told_as_a_bug_to_everybody_who_waits() {
+        let lanes = vec![("a".into(), Limits::default())];
+        let setup = Setup { lanes, ..Setup::default() };
+        let pace = start(setup, Broken, Arc::default(), Span::days(7)).expect("it starts");
+        let told = pace.pause("a").await.expect_err("nobody answers");
+        assert_eq!(told.to_string(), "the engine has ended because of a bug in it: a bug");
+        assert!(matches!(pace.ended().await, Ended::Panicked(_)));
+        assert!(pace.stop(std::time::Duration::ZERO).await.is_err());
+    }
+}

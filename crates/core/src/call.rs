@@ -53,7 +53,7 @@ impl State {
             (Staged | Due | Queued, Step::Delay) => Ok(Due),
             (Staged, Step::Park) => Ok(Parked),
             (Staged | Due, Step::Ask) => Ok(Staged),
-            (Staged | Due, Step::Follow) => Ok(Joined),
+            (Staged | Due | Queued, Step::Follow) => Ok(Joined),
             (Staged | Due | Backoff | Joined, Step::Queue) | (Running, Step::Return) => Ok(Queued),
             (Queued, Step::Start) | (Joined, Step::TakeOver) => Ok(Running),
             (Staged | Running, Step::BackOff) => Ok(Backoff),

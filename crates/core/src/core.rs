@@ -149,6 +149,7 @@ pub(crate) struct Attempt {
     pub(crate) call: Option<u32>,
     pub(crate) lane: u32,
     pub(crate) priority: Priority,
+    pub(crate) cost: u32,
     /// The latest moment it may start.
     pub(crate) send_by: Time,
     pub(crate) started_at: Option<Time>,

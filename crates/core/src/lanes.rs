@@ -98,13 +98,25 @@ impl Core {
             return;
         }
         self.leave_indexes(lane);
+        let remembered = self.lane_memory(lane) > Span::ZERO;
         let group = limits.group.as_deref().and_then(|name| self.group_named(name));
         let moved = std::mem::replace(&mut self.lanes[lane].group, group);
         if moved != group {
             self.move_waits(lane, moved, group);
         }
         self.lanes[lane].reconfigure(limits.clone(), now);
+        if !remembered && self.lane_memory(lane) > Span::ZERO {
+            self.charge_pending(lane);
+        }
         self.touch_lane(lane);
+    }
+
+    /// What a lane without limits promised and has not sent yet counts in its new ones (L11).
+    fn charge_pending(&mut self, lane: u32) {
+        let lane = &mut self.lanes[lane];
+        for (at, attempt, _) in lane.pending.iter() {
+            lane.ledger.reserve(attempt, at, self.attempts[&attempt].cost);
+        }
     }
 
     /// A lane that changes groups takes the budgets of its waiting calls along.

@@ -71,6 +71,7 @@ impl Core {
                 call: Some(number),
                 lane: lane_number,
                 priority,
+                cost,
                 send_by: charged_at,
                 started_at: None,
                 used: true,

@@ -124,7 +124,11 @@ impl Core {
     /// Unfinished calls with the same lane and cache key are one call (C2).
     fn join_same(&mut self, call: u32, lookup: &Lookup, now: Now, plan: &mut Plan) {
         let lane = self.calls[call].lane;
-        if let Some(leader) = self.find_same(lane, &lookup.key) {
+        let leader = self.find_same(lane, &lookup.key);
+        if let Some(leader) = leader.filter(|&leader| self.goes_later(leader, call)) {
+            self.take_the_lead(call, leader, &lookup.key);
+            self.join_queue(call, now, plan);
+        } else if let Some(leader) = leader {
             self.calls[call].place.joined_at = self.may_start_at(self.calls[call].job, now);
             self.follow(call, leader);
             // Only its record tells of a call that `moved` added.
@@ -135,6 +139,27 @@ impl Core {
             self.same_calls.insert(lane, &lookup.key, call);
             self.join_queue(call, now, plan);
         }
+    }
+
+    /// Whether a waiting call would be made later than another for its lower priority alone.
+    fn goes_later(&self, waiting: u32, other: u32) -> bool {
+        let priority = |call: u32| self.jobs[self.calls[call].job].priority;
+        self.calls[waiting].state == State::Queued && priority(other) < priority(waiting)
+    }
+
+    /// The more urgent of the same calls stands for all; should it go, they have their places yet.
+    fn take_the_lead(&mut self, call: u32, leader: u32, key: &[u8]) {
+        let lane = self.calls[call].lane;
+        self.unqueue(leader);
+        self.same_calls.remove(lane, key, leader);
+        self.same_calls.insert(lane, key, call);
+        let mut followers = self.followers.remove(&leader).unwrap_or_default();
+        self.calls[leader].step(Step::Follow);
+        followers.insert(0, leader);
+        for &follower in &followers {
+            self.calls[follower].leader = call;
+        }
+        self.followers.insert(call, followers);
     }
 
     pub(crate) fn follow(&mut self, call: u32, leader: u32) {

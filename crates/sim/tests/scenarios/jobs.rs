@@ -1,6 +1,6 @@
 //! Jobs, their stages, retries and answers (J1 to J7, R1, C1, C2).
 
-use paceline_core::{Limits, Span};
+use paceline_core::{Limits, Priority, Span};
 use paceline_sim::*;
 
 fn lanes(names: &[&str]) -> World {
@@ -225,5 +225,53 @@ fn c2_the_same_question_is_asked_once_and_empty_answers_live_a_day() {
     90001.000 start #4 crossref background
     90002.000 done #4 crossref
     90002.000 report #4 done, all
+    ");
+}
+
+#[test]
+fn c2_an_urgent_caller_does_not_wait_in_the_place_of_a_patient_one_with_the_same_question() {
+    let mut world = World::new().lane("crossref", every("60s")).latency("0s");
+    for label in 1..=3 {
+        world.submit(job(label).on("crossref").cache_key(&label.to_string()));
+    }
+    world.run_for("1s");
+    world.submit(job(4).on("crossref").cache_key("3").as_(Priority::Interactive));
+    insta::assert_snapshot!(world.run_for("2m"), @"
+     0.000 start #1 crossref background
+     0.000 done #1 crossref
+     0.000 report #1 done, all
+     6.000 start #4 crossref interactive
+     6.000 done #4 crossref
+     6.000 report #4 done, all
+     6.000 done #3 crossref
+     6.000 report #3 done, all
+    66.000 start #2 crossref background
+    66.000 done #2 crossref
+    66.000 report #2 done, all
+    ");
+}
+
+#[test]
+fn c2_when_the_urgent_caller_goes_the_patient_one_has_its_place_again() {
+    let mut world = World::new().lane("crossref", every("60s")).latency("0s");
+    for label in 1..=3 {
+        world.submit(job(label).on("crossref").cache_key(&label.to_string()));
+    }
+    world.run_for("1s");
+    world.submit(job(4).on("crossref").cache_key("2").as_(Priority::Interactive));
+    world.run_for("1s");
+    world.cancel(4);
+    insta::assert_snapshot!(world.run_for("3m"), @"
+      0.000 start #1 crossref background
+      0.000 done #1 crossref
+      0.000 report #1 done, all
+      2.000 cancelled #4 crossref
+      2.000 report #4 cancelled, inconclusive
+     60.000 start #2 crossref background
+     60.000 done #2 crossref
+     60.000 report #2 done, all
+    120.000 start #3 crossref background
+    120.000 done #3 crossref
+    120.000 report #3 done, all
     ");
 }

@@ -346,3 +346,21 @@ fn l11_a_backlog_that_aged_to_the_top_runs_at_the_background_gap_and_spends_no_k
     1200.000 start #51 nyaa interactive
     ");
 }
+
+#[test]
+fn l11_what_was_promised_without_limits_and_is_sent_under_them_counts_in_them() {
+    let mut world = World::new().lane("nyaa", at_once(9)).latency("0s");
+    world.submit(job(1).on("nyaa").due("1s"));
+    world.run_for("995ms");
+    world.tell_lane("nyaa", LaneAct::Change(Box::new(windows(&["1/60s"]))));
+    world.submit(job(2).on("nyaa"));
+    // Nobody was asked to tell its start, so it counts at the latest moment it could.
+    insta::assert_snapshot!(world.run_for("2m"), @"
+     1.000 start #1 nyaa background
+     1.000 done #1 nyaa
+     1.000 report #1 done, all
+    61.050 start #2 nyaa background
+    61.050 done #2 nyaa
+    61.050 report #2 done, all
+    ");
+}

@@ -146,6 +146,8 @@ impl Core {
                 if self.calls[call].requests() == 0 {
                     self.watch_start(call);
                 }
+                // Limits may have changed while it was out.
+                self.fail_if_impossible(call, now, plan);
             }
             Verdict::Throttled { .. } => self.throttle(call, now, plan),
             Verdict::Failed { failure, retry_after } => {
@@ -210,7 +212,9 @@ impl Core {
         }
         self.return_to_queue(call);
         self.write_call(call, plan);
-        self.skip_if_hopeless(call, now, plan);
+        if !self.fail_if_impossible(call, now, plan) {
+            self.skip_if_hopeless(call, now, plan);
+        }
     }
 
     /// Waits for its next attempt outside the queue, holding no slot (R1).

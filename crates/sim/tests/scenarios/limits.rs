@@ -364,3 +364,18 @@ fn l11_what_was_promised_without_limits_and_is_sent_under_them_counts_in_them() 
     61.050 report #2 done, all
     ");
 }
+
+#[test]
+fn l11_a_call_that_comes_back_to_limits_too_small_for_it_fails_and_does_not_wait_for_ever() {
+    let mut world = World::new().lane("nyaa", windows(&["5/60s"]));
+    world.answer(1, throttled("5s").after("1s"));
+    world.submit(job(1).on("nyaa").cost(3));
+    world.run_for("500ms");
+    world.tell_lane("nyaa", LaneAct::Change(Box::new(windows(&["2/60s"]))));
+    insta::assert_snapshot!(world.run_for("2m"), @"
+    0.000 start #1 nyaa background
+    1.000 closed nyaa until 6.000
+    1.000 failed #1 nyaa cost
+    1.000 report #1 failed, inconclusive
+    ");
+}

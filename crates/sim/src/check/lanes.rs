@@ -312,12 +312,13 @@ impl Book {
                 lane.cooldown_until = lane.cooldown_until.max(now + *after);
             }
             Verdict::Throttled { retry_after: None } => {
+                lane.bent = true;
+                // What was on the wire when the lane was last judged says nothing new.
                 if attempt > lane.judged {
                     lane.judged = newest;
+                    let every = lane.limits().every.unwrap_or(Span(500_000));
+                    lane.slowed = Some((every.times(2), newest));
                 }
-                lane.bent = true;
-                let every = lane.limits().every.unwrap_or(Span(500_000));
-                lane.slowed = Some((every.times(2), newest));
             }
             Verdict::Failed { failure, .. } if failure.retryable => {
                 if attempt > lane.judged {

@@ -394,17 +394,21 @@ impl Core {
 
     /// Moves the waiting calls of a job to a higher priority, at their places.
     fn raise(&mut self, job: u32, priority: Priority) {
-        let waiting: Vec<u32> = self.jobs[job].calls.to_vec();
-        let queued: Vec<u32> =
-            waiting.into_iter().filter(|&c| self.calls[c].state == State::Queued).collect();
-        for &call in &queued {
-            self.unqueue(call);
+        let calls: Vec<u32> = self.jobs[job].calls.to_vec();
+        let queued = |core: &Core, call: u32| core.calls[call].state == State::Queued;
+        for &call in &calls {
+            if queued(self, call) {
+                self.unqueue(call);
+            }
         }
         (self.jobs[job].priority, self.jobs[job].named) = (priority, true);
-        for call in queued {
-            // Default budgets go by priority (W1), and nobody waits less because others joined.
+        for call in calls {
+            // Default budgets go by priority (W1), and nobody waits less because others joined: nor
+            // one that is out and may come back.
             self.calls[call].max_wait = self.calls[call].max_wait.max(self.max_wait(call));
-            self.line_up(call);
+            if queued(self, call) {
+                self.line_up(call);
+            }
         }
     }
 

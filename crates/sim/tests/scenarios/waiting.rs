@@ -211,3 +211,20 @@ fn q2_work_due_later_enters_a_full_queue() {
     121.000 report #3 done, all
     ");
 }
+
+#[test]
+fn w1_a_call_on_the_wire_that_others_join_waits_as_long_as_they_would() {
+    let mut world = World::new().lane("nyaa", Limits::default());
+    world.answer(1, throttled("40s").after("2s"));
+    world.submit(job(1).on("nyaa").key("feed").as_(Priority::Rss));
+    world.run_for("1s");
+    world.submit(job(2).on("nyaa").key("feed").as_(Priority::Interactive));
+    insta::assert_snapshot!(world.run_for("2m"), @"
+     0.000 start #1 nyaa rss
+     1.000 submit 2: joins #1
+     2.000 closed nyaa until 42.000
+    42.000 start #1 nyaa interactive
+    43.000 done #1 nyaa
+    43.000 report #1 done, all
+    ");
+}

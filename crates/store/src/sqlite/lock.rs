@@ -3,8 +3,14 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, Write};
 use std::path::Path;
+use std::time::Duration;
 
 use crate::StoreError;
+
+/// A process that starts another shares its locks with it for a moment: one that was just let go
+/// here may still be held there. So a lock that names ourselves is asked for again, for 200 ms.
+const OWN_TRIES: u32 = 40;
+const OWN_WAIT: Duration = Duration::from_millis(5);
 
 /// Held as long as the store is open; the system takes it back from a process that dies.
 #[derive(Debug)]
@@ -22,12 +28,17 @@ impl Lock {
         let open =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(beside);
         let mut file = open.map_err(|error| refusal(path, error))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(StoreError::InUse { path: path.into(), pid: named_in(&mut file) });
+        let mut tries = 0;
+        while let Err(error) = file.try_lock() {
+            if let TryLockError::Error(error) = error {
+                return Err(refusal(path, error));
             }
-            Err(TryLockError::Error(error)) => return Err(refusal(path, error)),
+            let pid = named_in(&mut file);
+            tries += 1;
+            if pid != Some(std::process::id()) || tries > OWN_TRIES {
+                return Err(StoreError::InUse { path: path.into(), pid });
+            }
+            std::thread::park_timeout(OWN_WAIT);
         }
         sign(&mut file).map_err(|error| refusal(path, error))?;
         Ok(Lock { _file: file })
@@ -42,6 +53,7 @@ fn sign(file: &mut File) -> std::io::Result<()> {
 
 fn named_in(file: &mut File) -> Option<u32> {
     let mut text = String::new();
+    file.rewind().ok()?;
     file.take(20).read_to_string(&mut text).ok()?;
     text.trim().parse().ok()
 }

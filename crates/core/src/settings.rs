@@ -121,6 +121,9 @@ pub enum SettingsError {
     /// The pool would grow and shrink at once.
     #[error("`workers.shrink_at` must be below `workers.grow_at`")]
     ShrinkAboveGrow,
+    /// Slots would be held for nothing.
+    #[error("`lead = {0}` is more than a second: work due later would hold its slot for so long")]
+    LongLead(Span),
     /// A zero where work could never be done or would rise at once.
     #[error("`{0}` must be above zero")]
     Zero(&'static str),
@@ -142,6 +145,9 @@ impl Settings {
         }
         if pool.shrink_at >= pool.grow_at {
             return Err(SettingsError::ShrinkAboveGrow);
+        }
+        if self.lead > Span::secs(1) {
+            return Err(SettingsError::LongLead(self.lead));
         }
         for (name, zero) in [
             ("workers.lane_share", pool.lane_share == Portion::ZERO),
@@ -175,6 +181,10 @@ mod tests {
         check(
             |s| s.pool.interactive_reserve = 20,
             "`workers.interactive_reserve = 20` leaves none of 20 workers for other work",
+        );
+        check(
+            |s| s.lead = Span::secs(2),
+            "`lead = 2s` is more than a second: work due later would hold its slot for so long",
         );
         check(|s| s.pool.lane_share = Portion::ZERO, "`workers.lane_share` must be above zero");
         check(

@@ -69,3 +69,25 @@ fn refusal(path: &Path, error: std::io::Error) -> StoreError {
         _ => StoreError::Failed { path, source: error.into() },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_a_child_of_ours_still_shares_is_waited_for() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("store.db");
+        let lock = Lock::take(&path).expect("nobody has it");
+        // The same lock in a second descriptor, as a fork makes it.
+        let Lock { _file: file } = lock;
+        let shared = file.try_clone().expect("a descriptor");
+        drop(file);
+        let child = std::thread::spawn(move || {
+            std::thread::park_timeout(4 * OWN_WAIT);
+            drop(shared);
+        });
+        Lock::take(&path).expect("it comes free");
+        child.join().expect("it only waits");
+    }
+}

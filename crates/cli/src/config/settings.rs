@@ -150,6 +150,8 @@ fn place_of(error: &SettingsError, root: &Section<'_>) -> usize {
         SettingsError::ReserveTakesAll { .. } => &["interactive_reserve", "max"],
         SettingsError::ShrinkAboveGrow => &["shrink_at", "grow_at"],
         SettingsError::Zero(_) => &["lane_share"],
+        // No key of the file sets it.
+        SettingsError::LongLead(_) => &[],
     };
     let workers = root.value("workers").and_then(|value| value.get_ref().as_table());
     let found = workers.and_then(|workers| keys.iter().find_map(|key| workers.get(*key)));

@@ -251,6 +251,8 @@ impl Book {
             for call in &mut job.calls {
                 if matches!(call.state, State::Running(_)) {
                     call.state = State::Waiting;
+                    // Its open reservation tells of it, also if this start is not committed.
+                    call.recorded = true;
                 }
                 if !call.place_durable && call.joined_at > Time::ZERO {
                     call.joined_at = place;

@@ -347,7 +347,8 @@ impl Core {
 
     /// Calls that their lane's new limits can never admit must not block the lane.
     pub(crate) fn fail_impossible(&mut self, lane: u32, now: Now, plan: &mut Plan) {
-        let queued = self.lanes[lane].queues.iter();
+        // Limits that a cost of 1 could never pass are refused where they are set.
+        let queued = self.lanes[lane].queues.iter().filter(|waiting| waiting.cost.get() > 1);
         for call in queued.map(|waiting| waiting.call).collect::<Vec<u32>>() {
             if self.calls.get(call).is_some_and(|call| call.state == State::Queued) {
                 self.fail_if_impossible(call, now, plan);

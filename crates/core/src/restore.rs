@@ -180,7 +180,8 @@ impl Restore {
         for reservation in self.crashed {
             core.crashed(reservation.call, now, &mut self.plan);
         }
-        for &lane in self.lanes.values() {
+        // Also on lanes that the store has no record of, because nothing ever started there.
+        for lane in core.lanes.iter().map(|(number, _)| number).collect::<Vec<u32>>() {
             core.fail_impossible(lane, now, &mut self.plan);
         }
         // Whoever would not wait for a group's opening must hear of it.

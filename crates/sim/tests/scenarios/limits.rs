@@ -379,3 +379,27 @@ fn l11_a_call_that_comes_back_to_limits_too_small_for_it_fails_and_does_not_wait
     1.000 report #1 failed, inconclusive
     ");
 }
+
+#[test]
+fn l11_a_restart_with_limits_too_small_for_a_call_fails_it_also_on_a_lane_never_used() {
+    let mut world = World::new()
+        .lane("slow", Limits::default())
+        .lane("nyaa", windows(&["5/60s"]))
+        .settings(|settings| {
+            (settings.pool.base, settings.pool.max) = (NonZeroU32::MIN, NonZeroU32::MIN);
+            settings.pool.interactive_reserve = 0;
+        });
+    world.submit(job(1).on("slow"));
+    world.submit(job(2).on("nyaa").cost(3));
+    world.run_for("500ms");
+    world.restart_with(|setup| setup.lanes[1].1 = windows(&["2/60s"]));
+    insta::assert_snapshot!(world.run_for("1m"), @"
+    0.000 start #1 slow background
+    0.500 crash
+    0.500 failed #2 nyaa cost
+    0.500 report #2 failed, inconclusive
+    0.500 start #1 slow background
+    1.500 done #1 slow
+    1.500 report #1 done, all
+    ");
+}

@@ -134,10 +134,10 @@ impl Book {
         self.must_wake = Some(now.time);
         self.busy_until = now.time;
         self.busy = 0;
-        self.configure_all(now.time);
         for lane in self.lanes.values_mut() {
             lane.process_died(now.time);
         }
+        self.configure_all(now.time);
         self.jobs_reopened();
     }
 

@@ -58,8 +58,12 @@ pub(super) struct LaneBook {
     /// Attempts up to this one were reserved before the lane was last judged.
     pub(super) judged: AttemptId,
     pub(super) paused: bool,
-    /// Slowed, narrowed or told of limits: the plain model does not say when it opens.
+    /// Slowed, narrowed or told of limits.
     pub(super) bent: bool,
+    /// When the process last died: starts that bound nothing then may be forgotten.
+    restarted_at: Time,
+    /// Until then limits that came later may count from a start that was forgotten.
+    unsure_until: Time,
     /// Throttled without a date: the gap that holds until something succeeds (L7).
     pub(super) slowed: Option<(Span, AttemptId)>,
     pub(super) announced: Option<(Announced, Time, AttemptId)>,
@@ -86,6 +90,8 @@ impl LaneBook {
             judged: AttemptId(0),
             paused: false,
             bent: false,
+            restarted_at: Time::ZERO,
+            unsure_until: Time::ZERO,
             slowed: None,
             announced: None,
             last_finish: [Time::ZERO; 4],
@@ -96,9 +102,19 @@ impl LaneBook {
         &self.rules.limits
     }
 
+    /// Whether the plain model says when it opens.
+    pub(super) fn plain(&self, now: Time) -> bool {
+        !self.bent && now >= self.unsure_until
+    }
+
     fn change(&mut self, limits: &Limits, now: Time) {
         if self.rules.limits == *limits {
             return;
+        }
+        if self.restarted_at > Time::ZERO {
+            let windows = limits.windows.iter().map(|window| window.rate.per);
+            let binds = windows.fold(LaneBook::gap(limits, Priority::Background), Span::max);
+            self.unsure_until = self.unsure_until.max(self.restarted_at + binds);
         }
         let since = |window: &Window| {
             let old = self.rules.limits.windows.iter().position(|w| w.rate == window.rate);
@@ -140,6 +156,7 @@ impl LaneBook {
             }
         }
         self.last_finish = finish;
+        self.restarted_at = now;
     }
 
     /// The gap that a call of this rank keeps by configuration (L2, L11).
@@ -245,8 +262,6 @@ impl Book {
             self.lanes.entry(name.clone()).or_insert_with(|| LaneBook::new(limits.clone(), now));
         if lane.rules.limits != *limits {
             lane.change(limits, now);
-            // Attempts that bound nothing under the old limits may be forgotten.
-            lane.bent = true;
         }
     }
 

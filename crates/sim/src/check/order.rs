@@ -68,7 +68,7 @@ impl Book {
             let mut calls = jobs.flat_map(|job| &job.calls);
             calls.any(|call| call.state != State::Settled && concerns(&call.lane))
         };
-        !lane.bent && !special()
+        lane.plain(self.now.time) && !special()
     }
 
     fn lane_has_room(&self, lane: &LaneBook) -> bool {
@@ -181,7 +181,13 @@ impl Book {
             let call = &job.calls[usize::from(id.index)];
             let rank = self.rank_of(id, job.priority);
             let key = (rank, call.joined_at, id.job, id.index);
-            if let Some((name, better)) = passed.iter().find(|(_, better)| better.key() < key) {
+            // A stage that began in this turn may have come after the worker was promised.
+            let new = |better: &Waiting| {
+                let call = &self.jobs[&better.id.job].calls[usize::from(better.id.index)];
+                call.stage > 0 && better.joined_at == self.now.time
+            };
+            let mut passed = passed.iter().filter(|(_, better)| !new(better));
+            if let Some((name, better)) = passed.find(|(_, better)| better.key() < key) {
                 let words = format!(
                     "job {} on {name} ({} as {}) lost its worker to job {} ({} as {rank})",
                     better.id.job, better.priority, better.rank, id.job, job.priority
@@ -299,7 +305,9 @@ impl Book {
     fn check_budgets(&mut self, waiting: &BTreeMap<Arc<str>, Vec<Waiting>>) {
         let mut broken = Vec::new();
         for (name, calls) in waiting {
-            let Some(lane) = self.lanes.get(name).filter(|lane| !lane.bent) else { continue };
+            let Some(lane) = self.lanes.get(name).filter(|lane| lane.plain(self.now.time)) else {
+                continue;
+            };
             let group = self.group_opening(lane.limits());
             for call in calls.iter().filter(|call| call.cost == 1) {
                 let book = &self.jobs[&call.id.job].calls[usize::from(call.id.index)];
@@ -359,7 +367,12 @@ impl Book {
                 .then(|| ("W4", format!("nobody cancelled job {id}"))),
             Outcome::Duplicate { of } => {
                 let other = self.jobs.get(of).filter(|other| other.spec.kind == job.spec.kind);
-                let same = other.is_some_and(|o| o.calls.iter().any(|c| c.lane == call.lane));
+                // Where the other one moved to may be written after this.
+                let there = |c: &CallBook| {
+                    let to = |o: &Outcome| matches!(o, Outcome::Moved { to } if *to == call.lane);
+                    c.lane == call.lane || c.outcome.as_ref().is_some_and(to)
+                };
+                let same = other.is_some_and(|other| other.calls.iter().any(there));
                 let gone = self.finished.contains(of);
                 let itself = *of == id && job.calls.len() < 2;
                 ((!same && !gone) || itself)

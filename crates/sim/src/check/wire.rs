@@ -169,7 +169,7 @@ impl Book {
         if lane.rung > 0 && lane.held() > 0 {
             broken.push(("L7", format!("{name}: a second request beside the probe")));
         }
-        if limits.gap_from == GapFrom::Finish && !lane.bent {
+        if limits.gap_from == GapFrom::Finish && lane.plain(now) {
             let last = lane.last_finish.into_iter().max().unwrap_or_default();
             let gap = LaneBook::gap(limits, known.rank);
             if last > lane.rules.changed_at && now < last + gap {

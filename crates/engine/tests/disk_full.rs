@@ -2,13 +2,15 @@
 //! that is just being started shares the locks of its parent's stores.
 #![cfg(target_os = "linux")]
 
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+#[path = "../../store/tests/small_disk/mod.rs"]
+mod small_disk;
+
 use std::time::Duration;
 
 use paceline::{
     Call, Ended, Job, JobId, JobState, Lane, NotSubmitted, Outcome, Paceline, StoreError, Work,
 };
+use small_disk::Disk;
 
 async fn never(_: Call) -> Work {
     std::future::pending().await
@@ -69,39 +71,4 @@ async fn b4_a_full_disk_ends_the_engine_and_loses_nothing_accepted() {
     let job = pace.submit(ask("x")).await.expect("there is room again");
     job.report().await.expect("a report");
     pace.stop(Duration::ZERO).await.expect("stopped");
-}
-
-/// A small disk of its own, where the system lets us have one.
-struct Disk(tempfile::TempDir);
-
-impl Disk {
-    fn of(size: &str) -> Option<Disk> {
-        let disk = Disk(tempfile::tempdir().expect("a directory"));
-        let options = format!("size={size}");
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(disk.path());
-        if mount.stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
-            return Some(disk);
-        }
-        eprintln!("skipped: only root can mount a small disk");
-        None
-    }
-
-    fn path(&self) -> PathBuf {
-        self.0.path().canonicalize().expect("it is there")
-    }
-
-    #[track_caller]
-    fn remount(&self, options: &str) {
-        let options = format!("remount,{options}");
-        let status = Command::new("mount").args(["-o", &options]).arg(self.path()).status();
-        assert!(status.expect("it could mount before").success());
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        // An engine may still be closing its files; lazily gone is gone all the same.
-        let _ = Command::new("umount").arg("-l").arg(self.path()).stderr(Stdio::null()).status();
-    }
 }

@@ -11,6 +11,7 @@ use paceline_core::{
 };
 use paceline_store::Store;
 
+use crate::agenda::Act;
 use crate::check::Violation;
 use crate::clock::DAWN;
 use crate::counts::Counts;
@@ -18,7 +19,7 @@ use crate::disk::{Disk, Fault};
 use crate::rng::Rng;
 use crate::service::Temper;
 use crate::trace::Keep;
-use crate::world::{Act, World};
+use crate::world::World;
 
 /// After the faults stop, everything ends within this.
 const PEACE: Span = Span::days(3);

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use paceline_core::{Admission, Event};
 
+use crate::agenda::Act;
 use crate::disk::Fault;
-use crate::world::Act;
 
 /// Sums over one world or many.
 #[derive(Clone, Debug, Default)]

@@ -2,6 +2,7 @@
 //! checkers that measure at the services. It drives the real turn. Never shipped.
 
 // The world.
+mod agenda;
 mod clock;
 mod disk;
 mod rng;

@@ -9,10 +9,11 @@ use paceline_core::{
     Settings, Setup, Span, Submission, Time, Until, Verdict, Window,
 };
 
+use crate::agenda::Act;
 use crate::disk::Fault;
 use crate::service::Reaction;
 use crate::trace::Keep;
-use crate::world::{Act, Manners, World};
+use crate::world::{Manners, World};
 
 fn span(text: &str) -> Span {
     text.parse().expect("a span")

@@ -2,7 +2,7 @@
 
 use std::fmt::{Arguments, Write as _};
 
-use paceline_core::{Outcome, Skip, Time};
+use paceline_core::{Admission, Event, Outcome, Skip, Time};
 
 use crate::clock::seconds;
 
@@ -39,6 +39,54 @@ impl Trace {
         }
     }
 
+    /// What became of a submission.
+    pub(crate) fn admission(&mut self, at: Time, label: u64, admission: Admission) {
+        match admission {
+            Admission::Accepted(job) if job.0 == label => {}
+            Admission::Accepted(job) => {
+                self.note(at, format_args!("submit {label}: accepted as #{job}"));
+            }
+            Admission::Joined(job) => {
+                self.note(at, format_args!("submit {label}: joins #{job}"));
+            }
+            Admission::Replaced(job) => {
+                self.note(at, format_args!("submit {label}: replaces #{job}"));
+            }
+            Admission::Duplicate(job) => {
+                self.note(at, format_args!("submit {label}: refused, same as #{job}"));
+            }
+            Admission::Refused { retry_at } => {
+                let retry_at = seconds(retry_at);
+                self.note(at, format_args!("submit {label}: no room, again at {retry_at}"));
+            }
+        }
+    }
+
+    /// What subscribers are told.
+    pub(crate) fn event(&mut self, at: Time, event: &Event) {
+        if self.keep == Keep::Nothing {
+            return;
+        }
+        match event {
+            Event::Settled(call, report) => {
+                let (name, words) = (report.outcome.name(), words(&report.outcome));
+                let cached = if report.cached { " from the cache" } else { "" };
+                let gap = if words.is_empty() { "" } else { " " };
+                let (job, lane) = (call.job, &report.lane);
+                self.note(at, format_args!("{name} #{job} {lane}{gap}{words}{cached}"));
+            }
+            Event::Finished(report) => {
+                let words = format!("{:?}, {:?}", report.state, report.answer).to_lowercase();
+                self.note(at, format_args!("report #{} {words}", report.job));
+            }
+            Event::Closed(lane, until) => {
+                let until = seconds(*until);
+                self.note(at, format_args!("closed {lane} until {until}"));
+            }
+            Event::Accepted(_) | Event::Started(..) => {}
+        }
+    }
+
     pub(crate) fn lines(&self) -> &str {
         &self.lines
     }
@@ -49,7 +97,7 @@ impl Trace {
 }
 
 /// An outcome in a few words.
-pub(crate) fn words(outcome: &Outcome) -> String {
+fn words(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Done { conclusive: false, .. } => "not conclusive".into(),
         Outcome::Skipped(Skip::MaxWait { wait, max_wait, priority }) => {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use paceline::turn::Input;
 use paceline_core::{AttemptId, CallId, Failure, Mutant, Span, Start, Time, Told, Verdict};
 
+use crate::agenda::Next;
 use crate::service::Reaction;
-use crate::world::{Next, World};
+use crate::world::World;
 
 /// One attempt in the hands of a worker.
 #[derive(Debug)]

@@ -4,91 +4,27 @@
 //! nothing is started, answered or told, and a crash in between loses the effects but not the
 //! writes.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use paceline::turn::{Done, Input, LaneAct, Machine, Reading, Reply};
-use paceline_core::{Admission, AttemptId, Event, JobId, Mutant, Setup, Span, Submission, Time};
+use paceline_core::{Admission, AttemptId, JobId, Mutant, Setup, Span, Submission, Time};
 use paceline_store::Memory;
 
+use crate::agenda::{Act, Agenda, Next};
 use crate::check::{Book, Heard};
 use crate::clock::Clock;
 use crate::counts::Counts;
 use crate::disk::{Disk, Fault, Faulty, TapHandle};
 use crate::rng::Rng;
 use crate::service::{Reaction, Temper};
-use crate::trace::{Keep, Trace, words};
+use crate::trace::Trace;
 use crate::wire::Request;
 
 /// Finished jobs are kept for longer than any world lasts, so that they can be looked at.
 const KEEP_FINISHED: Span = Span::days(3_000);
 /// Turns at one instant that cannot be anything but a loop without end.
 const MOST_TURNS_AT_ONCE: u32 = 2_000;
-
-/// What people and fate do to a world.
-#[derive(Debug)]
-pub(crate) enum Act {
-    Submit(Vec<Submission>),
-    Cancel(JobId),
-    /// Some unfinished job, by chance.
-    CancelSome,
-    Lane(Arc<str>, LaneAct),
-    /// The process dies and comes back so much later.
-    Crash(Span),
-    /// The same, with the whole machine.
-    Reboot(Span),
-    /// It comes back with another configuration.
-    Restart(Box<Setup>),
-    StepWall(i64),
-    Temper(Arc<str>, Temper),
-    /// Commits take up to this.
-    CommitTime(Span),
-    /// The next commit fails.
-    FailCommit(Fault),
-    /// Faults end: services answer, what hangs lets go.
-    Heal,
-}
-
-/// What is to come.
-#[derive(Debug)]
-pub(crate) enum Next {
-    Send(AttemptId),
-    TellStart(AttemptId),
-    Answer(AttemptId),
-    Timeout(AttemptId),
-    End(AttemptId),
-    TellEnd(AttemptId),
-    Effects,
-    Open,
-    Act(Box<Act>),
-}
-
-#[derive(Debug)]
-struct Slot {
-    at: Time,
-    seq: u64,
-    /// The process that it belongs to; `None` for what outlives processes.
-    life: Option<u64>,
-    next: Next,
-}
-
-impl PartialEq for Slot {
-    fn eq(&self, other: &Slot) -> bool {
-        (self.at, self.seq) == (other.at, other.seq)
-    }
-}
-impl Eq for Slot {}
-impl PartialOrd for Slot {
-    fn partial_cmp(&self, other: &Slot) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Slot {
-    fn cmp(&self, other: &Slot) -> std::cmp::Ordering {
-        (self.at, self.seq).cmp(&(other.at, other.seq))
-    }
-}
 
 /// Whom to answer: submissions by their labels.
 #[derive(Clone, Debug)]
@@ -129,9 +65,7 @@ pub struct World {
     disk: Disk,
     tap: TapHandle,
     machine: Option<Machine<Faulty>>,
-    heap: BinaryHeap<Reverse<Slot>>,
-    seq: u64,
-    life: u64,
+    agenda: Agenda,
     /// A turn whose commit is still on its way.
     committing: Option<Done<Ticket>>,
     wake_at: Option<Time>,
@@ -163,9 +97,7 @@ impl World {
             disk: disk.unwrap_or_else(|| Disk::Memory(Memory::default())),
             tap: TapHandle::default(),
             machine: None,
-            heap: BinaryHeap::new(),
-            seq: 0,
-            life: 0,
+            agenda: Agenda::default(),
             committing: None,
             wake_at: None,
             turns_at_once: 0,
@@ -179,10 +111,7 @@ impl World {
     }
 
     pub(crate) fn at(&mut self, at: Time, next: Next) {
-        self.seq += 1;
-        let lasting = matches!(next, Next::Act(_) | Next::Open);
-        let life = (!lasting).then_some(self.life);
-        self.heap.push(Reverse(Slot { at: at.max(self.now()), seq: self.seq, life, next }));
+        self.agenda.plan(at.max(self.now()), next);
     }
 
     pub(crate) fn after(&mut self, span: Span, next: Next) {
@@ -225,11 +154,10 @@ impl World {
     /// Everything up to `end`.
     pub(crate) fn run_until(&mut self, end: Time) {
         loop {
-            let next = self.heap.peek().map(|Reverse(slot)| slot.at);
+            let next = self.agenda.first_at();
             if next.is_some_and(|at| at <= self.now()) {
-                let Reverse(slot) = self.heap.pop().expect("peeked");
-                if slot.life.is_none_or(|life| life == self.life) {
-                    self.handle(slot.next);
+                if let Some(next) = self.agenda.take() {
+                    self.handle(next);
                 }
                 continue;
             }
@@ -324,7 +252,7 @@ impl World {
         self.trace.note(self.clock.truth, format_args!("crash"));
         self.counts.crashes += u64::from(self.machine.is_some());
         let was_up = self.machine.take().is_some();
-        self.life += 1;
+        self.agenda.end_life();
         self.committing = None;
         self.inbox.clear();
         for (&attempt, request) in &self.wire {
@@ -423,7 +351,8 @@ impl World {
     fn effects(&mut self) {
         let done = self.committing.take().expect("effects follow a commit");
         for event in &done.events {
-            self.tell(event);
+            self.counts.event(event);
+            self.trace.event(self.clock.truth, event);
         }
         for (to, reply) in done.replies {
             self.reply(&to, reply);
@@ -450,62 +379,13 @@ impl World {
                     if let Some(job) = admission.job() {
                         self.by_label.insert(label, job);
                     }
-                    self.note_admission(label, admission);
+                    self.trace.admission(at, label, admission);
                 }
                 Err(error) => {
                     self.counts.rejected += 1;
                     self.trace.note(at, format_args!("submit {label}: {error}"));
                 }
             }
-        }
-    }
-
-    fn note_admission(&mut self, label: u64, admission: Admission) {
-        let at = self.clock.truth;
-        match admission {
-            Admission::Accepted(job) if job.0 == label => {}
-            Admission::Accepted(job) => {
-                self.trace.note(at, format_args!("submit {label}: accepted as #{job}"));
-            }
-            Admission::Joined(job) => {
-                self.trace.note(at, format_args!("submit {label}: joins #{job}"));
-            }
-            Admission::Replaced(job) => {
-                self.trace.note(at, format_args!("submit {label}: replaces #{job}"));
-            }
-            Admission::Duplicate(job) => {
-                self.trace.note(at, format_args!("submit {label}: refused, same as #{job}"));
-            }
-            Admission::Refused { retry_at } => {
-                let retry_at = crate::clock::seconds(retry_at);
-                self.trace.note(at, format_args!("submit {label}: no room, again at {retry_at}"));
-            }
-        }
-    }
-
-    fn tell(&mut self, event: &Event) {
-        self.counts.event(event);
-        if self.trace.keep == Keep::Nothing {
-            return;
-        }
-        let at = self.clock.truth;
-        match event {
-            Event::Settled(call, report) => {
-                let (name, words) = (report.outcome.name(), words(&report.outcome));
-                let cached = if report.cached { " from the cache" } else { "" };
-                let gap = if words.is_empty() { "" } else { " " };
-                let (job, lane) = (call.job, &report.lane);
-                self.trace.note(at, format_args!("{name} #{job} {lane}{gap}{words}{cached}"));
-            }
-            Event::Finished(report) => {
-                let words = format!("{:?}, {:?}", report.state, report.answer).to_lowercase();
-                self.trace.note(at, format_args!("report #{} {words}", report.job));
-            }
-            Event::Closed(lane, until) => {
-                let until = crate::clock::seconds(*until);
-                self.trace.note(at, format_args!("closed {lane} until {until}"));
-            }
-            Event::Accepted(_) | Event::Started(..) => {}
         }
     }
 

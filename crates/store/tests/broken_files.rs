@@ -1,15 +1,19 @@
 //! Files, disks and directories that fail: a clear error each, and nothing accepted is lost.
 
+#[cfg(target_os = "linux")]
+mod small_disk;
 mod story;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use paceline_core::{Blob, JobId, JobRecord, JobSpec, Stamp, Terms, Time, Write};
 use paceline_store::{Sqlite, Store, StoreError};
 use rusqlite::Connection;
+#[cfg(target_os = "linux")]
+use small_disk::Disk;
 use story::{Contents, Story};
 
 /// The error of opening `path`, in words; `PATH` stands for the path.
@@ -185,42 +189,6 @@ fn a_disk_without_any_room_is_named() {
     let Some(disk) = Disk::of("4k") else { return };
     let expected = "no room left on the disk of `PATH`: free some space and start again";
     assert_eq!(refusal(&disk.path().join("store.db")), expected);
-}
-
-/// A small disk of its own, where the system lets us have one.
-struct Disk {
-    directory: tempfile::TempDir,
-}
-
-impl Disk {
-    fn of(size: &str) -> Option<Disk> {
-        let disk = Disk { directory: directory() };
-        let options = format!("size={size}");
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(disk.path());
-        if mount.status().is_ok_and(|status| status.success()) {
-            return Some(disk);
-        }
-        eprintln!("skipped: only root can mount a small disk");
-        None
-    }
-
-    fn path(&self) -> PathBuf {
-        self.directory.path().canonicalize().expect("it is there")
-    }
-
-    #[track_caller]
-    fn remount(&self, options: &str) {
-        let options = format!("remount,{options}");
-        let status = Command::new("mount").args(["-o", &options]).arg(self.path()).status();
-        assert!(status.expect("it could mount before").success());
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.path()).stderr(Stdio::null()).status();
-    }
 }
 
 const CHILD: &str = "PACELINE_TEST_STORE";

@@ -355,7 +355,7 @@ impl Core {
             return now.time;
         }
         // The clock may have been stepped back since the job was begun.
-        due_at(due, now).min(now.time + self.settings.lead).max(now.time)
+        due_at(due, now).clamp(now.time, now.time + self.settings.lead)
     }
 
     pub(crate) fn call_id(&self, call: u32) -> CallId {

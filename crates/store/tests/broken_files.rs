@@ -144,9 +144,10 @@ fn a_directory_that_nobody_may_write_is_named() {
 }
 
 #[test]
+#[ignore = "mounts a small disk: `./test` runs it"]
 #[cfg(target_os = "linux")]
 fn a_store_on_a_disk_gone_read_only_is_named_and_keeps_everything() {
-    let Some(disk) = Disk::of("8m") else { return };
+    let disk = Disk::of("8m");
     let path = disk.path().join("store.db");
     new_store(&path, 10);
     disk.remount("ro");
@@ -157,9 +158,10 @@ fn a_store_on_a_disk_gone_read_only_is_named_and_keeps_everything() {
 }
 
 #[test]
+#[ignore = "mounts a small disk: `./test` runs it"]
 #[cfg(target_os = "linux")]
 fn b4_a_full_disk_ends_the_store_and_loses_nothing_accepted() {
-    let Some(disk) = Disk::of("4m") else { return };
+    let disk = Disk::of("4m");
     let path = disk.path().join("store.db");
     let mut store = Sqlite::open(&path).expect("a new store");
     let mut told = Story::new(9, 20_000);
@@ -184,9 +186,10 @@ fn b4_a_full_disk_ends_the_store_and_loses_nothing_accepted() {
 }
 
 #[test]
+#[ignore = "mounts a small disk: `./test` runs it"]
 #[cfg(target_os = "linux")]
 fn a_disk_without_any_room_is_named() {
-    let Some(disk) = Disk::of("4k") else { return };
+    let disk = Disk::of("4k");
     let expected = "no room left on the disk of `PATH`: free some space and start again";
     assert_eq!(refusal(&disk.path().join("store.db")), expected);
 }

@@ -1,0 +1,7 @@
+//! Polite parallel downloads.
+
+pub mod checksum;
+pub mod input;
+pub mod item;
+pub mod name;
+pub mod warc;

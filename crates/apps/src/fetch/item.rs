@@ -1,0 +1,1 @@
+//! One thing to fetch.

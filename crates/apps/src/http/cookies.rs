@@ -1,0 +1,1 @@
+//! Cookies from a file.

@@ -1,0 +1,1 @@
+//! Logins from a netrc file.

@@ -1,0 +1,1 @@
+//! Proxies from the environment.

@@ -1,0 +1,4 @@
+//! The tools of Paceline, one folder each, and the one HTTP client that they share.
+
+pub mod fetch;
+pub mod http;

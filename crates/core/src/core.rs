@@ -153,6 +153,8 @@ pub(crate) struct Attempt {
     /// The latest moment it may start.
     pub(crate) send_by: Time,
     pub(crate) started_at: Option<Time>,
+    /// When its service had answered in full, if its worker said so: from then on it holds no slot.
+    pub(crate) answered_at: Option<Time>,
     pub(crate) used: bool,
     pub(crate) reported: bool,
     pub(crate) cache_key: Option<Blob>,
@@ -218,6 +220,8 @@ pub struct Core {
     pub(crate) dirty_groups: Vec<u32>,
 
     pub(crate) pool: Pool,
+    /// Attempts that were answered and are not over, at most `max_answered`.
+    pub(crate) answered: u32,
     pub(crate) halted: bool,
     /// Calls in lanes' queues.
     pub(crate) waiting: usize,
@@ -268,6 +272,7 @@ impl Core {
             passing: Vec::new(),
             dirty_lanes: Vec::new(),
             dirty_groups: Vec::new(),
+            answered: 0,
             halted: false,
             waiting: 0,
             unsettled: 0,

@@ -230,7 +230,7 @@ impl Core {
         let lane = &self.lanes[number];
         let mut standing = Standing::default();
         // A lane without calls is touched when one comes; a busy or paused one when that ends.
-        if lane.paused || lane.in_flight >= lane.width().min(self.pool.lane_cap()) {
+        if lane.paused || lane.taken() >= lane.width().min(self.pool.lane_cap()) {
             return standing;
         }
         let (heads, count) = self.heads(lane, now);

@@ -129,6 +129,9 @@ impl Core {
         }
         let report = Arc::new(report);
         plan.writes.push(Write::Finish(report.clone()));
+        if let Some(key) = job.key.filter(|_| !Mutant::FinishedKeyLost.on()) {
+            plan.writes.push(Write::FinishedKey(job.id, key));
+        }
         plan.events.push(Event::Finished(report));
     }
 }

@@ -103,6 +103,8 @@ pub(crate) struct Lane {
     /// Calls of unfinished jobs and attempts on the wire that name it.
     pub(crate) users: u32,
     pub(crate) in_flight: u32,
+    /// Answered attempts, no longer in flight, whose verdict is open.
+    pub(crate) untold: u32,
     pub(crate) dirty: bool,
     pub(crate) paused: bool,
     /// Made by a template: dropped when as good as new (L10).
@@ -157,6 +159,7 @@ impl Lane {
             budgets: Budgets::default(),
             rss: Vec::new(),
             in_flight: 0,
+            untold: 0,
             pending: Pending::default(),
             last_start: [Time::ZERO; 4],
             finished: [(Time::ZERO, AttemptId::default()); 4],
@@ -327,6 +330,13 @@ impl Lane {
         let narrowed = self.health.narrowed.unwrap_or(configured);
         let announced = self.announced().and_then(|(announced, _)| announced.in_flight);
         configured.min(narrowed).min(announced.unwrap_or(u32::MAX).max(1))
+    }
+
+    /// Slots that are taken. A probe whose verdict is open takes the only one there is, answered or
+    /// not: nobody knows yet how the service is (L7).
+    pub(crate) fn taken(&self) -> u32 {
+        let probes = self.health.probing() && !Mutant::ProbeNotAwaited.on();
+        self.in_flight + if probes { self.untold } else { 0 }
     }
 
     /// How long its history binds anything, its group's share included.

@@ -17,12 +17,18 @@ pub enum Mutant {
     GapPerPriority,
     /// L5: an abandoned attempt frees its slot while it is still on the wire.
     SlotFreedEarly,
+    /// L5: an answered attempt's slot is given back again when the attempt is over.
+    SlotFreedTwice,
+    /// L5: an answered attempt's slot is never given back.
+    SlotLost,
     /// L6: a cooldown is forgotten by a restart.
     CooldownForgotten,
     /// L6: a later, shorter cooldown shortens the first.
     CooldownShortened,
     /// L7: after a rung of the ladder everybody goes out, not one probe.
     ProbeByAll,
+    /// L7: the next probe goes out when the last one is answered, before its verdict is known.
+    ProbeNotAwaited,
     /// L9: a group's window is not charged.
     GroupUncharged,
     /// P1: the youngest call goes first.
@@ -41,6 +47,8 @@ pub enum Mutant {
     CoverageLies,
     /// D1: a key is released while its call waits for a retry.
     KeyReleasedOnRetry,
+    /// D1: a finished job cannot be found by its key.
+    FinishedKeyLost,
     /// Q1: the queue has no bound.
     NoBound,
     /// R1: a failure that stays is tried again.

@@ -37,6 +37,8 @@ pub enum Write {
     DropLane(LaneId),
     /// The job has its report: it and its calls are finished (J1).
     Finish(Arc<Report>),
+    /// The job that was finished just before had this key (D1), and is found by it from now on.
+    FinishedKey(JobId, Blob),
     /// An answer for the cache (C2).
     Answer(CachedAnswer),
 }

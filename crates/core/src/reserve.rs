@@ -74,6 +74,7 @@ impl Core {
                 cost,
                 send_by: charged_at,
                 started_at: None,
+                answered_at: None,
                 used: true,
                 reported: false,
                 cache_key: self.jobs[job].cache_key().cloned(),
@@ -146,26 +147,62 @@ impl Core {
         self.touch_lane(lane_number);
     }
 
+    /// The service has answered in full and sees nothing of the attempt any more: its slot is
+    /// free, and a gap from the finish runs from here. This refines L5: a slot is held until the
+    /// request has really ended, and what the worker still does on its own side costs the service
+    /// nothing. Until its verdict is told, the call runs.
+    ///
+    /// Nothing is written: a crash repeats the call like any other that was not settled (B2), and
+    /// counts its finish at the restart, which is later. Beyond `max_answered` nothing changes, so
+    /// workers that fall behind with their own side are given no more.
+    pub fn answered(&mut self, attempt: AttemptId, now: Now) {
+        let Some(known) = self.attempts.get(&attempt) else { return };
+        let known_already = known.reported || known.answered_at.is_some();
+        if known_already || self.answered >= self.settings.max_answered {
+            return;
+        }
+        self.start_where_charged(attempt);
+        let known = self.attempts.get_mut(&attempt).expect("found above");
+        known.answered_at = Some(now.time);
+        let (number, priority) = (known.lane, known.priority);
+        self.answered += 1;
+        let lane = &mut self.lanes[number];
+        lane.untold += 1;
+        lane.finished(priority, attempt, now.time);
+        if !Mutant::SlotLost.on() {
+            self.free_slot(number);
+        }
+        self.touch_lane(number);
+    }
+
+    /// Nobody told when an attempt started: it counts where it was charged.
+    fn start_where_charged(&mut self, attempt: AttemptId) {
+        let known = &self.attempts[&attempt];
+        if known.used && known.started_at.is_none() {
+            self.started(attempt, known.send_by);
+        }
+    }
+
     /// An attempt has really ended: its slot is free (L5), and it is history.
     pub fn ended(&mut self, attempt: AttemptId, now: Now, plan: &mut Plan) {
-        let Some(known) = self.attempts.get(&attempt) else { return };
-        if known.used && known.started_at.is_none() {
-            // Nobody told when it started: it counts where it was charged.
-            self.started(attempt, self.attempts[&attempt].send_by);
+        if !self.attempts.contains_key(&attempt) {
+            return;
         }
+        self.start_where_charged(attempt);
         let known = self.attempts.remove(&attempt).expect("found above");
-        self.free_slot(known.lane);
         let number = known.lane;
+        self.leave_slot(&known);
         let lane = &mut self.lanes[number];
+        let ended_at = known.answered_at.unwrap_or(now.time);
         if known.used {
-            lane.finished(known.priority, attempt, now.time);
+            lane.finished(known.priority, attempt, ended_at);
         }
         let (lane_id, memory) = (lane.id, self.lane_memory(number));
         if known.used && memory > Span::ZERO {
             if let Some(at) = known.started_at {
                 plan.writes.push(Write::Started(lane_id, attempt, at.min(known.send_by)));
             }
-            plan.writes.push(Write::Ended(lane_id, attempt, now.time));
+            plan.writes.push(Write::Ended(lane_id, attempt, ended_at));
         } else {
             plan.writes.push(Write::Release(lane_id, attempt));
         }
@@ -176,7 +213,21 @@ impl Core {
         self.release_lane(number, now.time);
     }
 
-    pub(crate) fn free_slot(&mut self, lane: u32) {
+    /// Gives back what an attempt that is over still held.
+    fn leave_slot(&mut self, known: &Attempt) {
+        if known.answered_at.is_none() {
+            self.free_slot(known.lane);
+            return;
+        }
+        self.answered -= 1;
+        let lane = &mut self.lanes[known.lane];
+        lane.untold -= u32::from(!known.reported);
+        if Mutant::SlotFreedTwice.on() && lane.in_flight > 0 {
+            self.free_slot(known.lane);
+        }
+    }
+
+    fn free_slot(&mut self, lane: u32) {
         self.pool.give_back();
         self.lanes[lane].in_flight -= 1;
         if let Some(group) = self.lanes[lane].group {

@@ -43,6 +43,9 @@ pub struct Settings {
     pub max_waiting: NonZeroU32,
     /// Lanes at most, those that templates make included (L10).
     pub max_lanes: NonZeroU32,
+    /// Attempts at most that their service has answered and that are not over yet; those beyond
+    /// keep their slots to the end (L5).
+    pub max_answered: u32,
     /// The order between lanes (P1).
     pub across_lanes: AcrossLanes,
     /// A waiting call ranks one priority higher after each of these (P2).
@@ -82,6 +85,7 @@ impl Default for Settings {
             pool: PoolSettings::default(),
             max_waiting: NonZeroU32::new(10_000).expect("above zero"),
             max_lanes: NonZeroU32::new(10_000).expect("above zero"),
+            max_answered: 1_024,
             across_lanes: AcrossLanes::Oldest,
             age_after: Span::mins(5),
             send_within: Span::millis(50),

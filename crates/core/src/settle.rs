@@ -16,7 +16,7 @@ use crate::time::{Now, Span, Time};
 /// Throttled more often than this, a call has failed (L6).
 const MOST_THROTTLES: u16 = 20;
 /// A chain of `moved` is no longer than this (J7).
-const MOST_HOPS: u16 = 10;
+const MOST_HOPS: u16 = 40;
 
 /// What a worker brought back.
 #[derive(Clone, Debug)]
@@ -37,12 +37,15 @@ impl Core {
         let told = bounded(told, self.settings.max_payload);
         let (call, lane) = (known.call.take(), known.lane);
         let ran = known.started_at.map_or(Span::ZERO, |at| now.time.since(at));
-        if told.verdict == Verdict::Unused {
+        let answered = known.answered_at.is_some();
+        // What was answered was sent, whatever its worker says now: it stays charged (L4).
+        if told.verdict == Verdict::Unused && !answered {
             self.give_back(attempt);
         } else {
             self.judge(attempt, &told, now, plan);
             self.cache(attempt, &told.verdict, now, plan);
         }
+        self.lanes[lane].untold -= u32::from(answered);
         if let Some(call) = call {
             self.calls[call].ran = ran;
             self.conclude(call, told.verdict, now, roll, plan);
@@ -75,8 +78,9 @@ impl Core {
             Verdict::Panicked { .. } | Verdict::Unused => {}
         }
         if let Some(mut announced) = told.announced {
-            // Others on the wire may not be counted in what the service says is left.
-            let others = lane.in_flight.saturating_sub(1);
+            // Others on the wire, or answered since, may not be counted in what the service says
+            // is left.
+            let others = (lane.in_flight + lane.untold).saturating_sub(1);
             announced.left = announced.left.map(|(left, span)| (left.saturating_sub(others), span));
             lane.announced = Some(Box::new((announced, now.time)));
         }

@@ -151,7 +151,7 @@ impl Core {
         }
         let ahead = self.ahead(number, lane, now);
         let group_full = lane.group.is_some_and(|group| self.groups[group].is_full());
-        if lane.in_flight >= lane.width() {
+        if lane.taken() >= lane.width() {
             let probing = lane.health.probing();
             reasons.push((if probing { Reason::Probe } else { Reason::Busy }, None));
         } else if group_full {

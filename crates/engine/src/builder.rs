@@ -206,7 +206,7 @@ mod tests {
     use super::*;
     use crate::driver::Ended;
     use paceline_core::{Blob, CachedAnswer, JobId, Lookup, Record, Stamp, Time, Write};
-    use paceline_store::StoredJob;
+    use paceline_store::{Among, StoredJob};
 
     /// A store with a bug, to stand for any bug on the driver's thread.
     struct Broken;
@@ -229,11 +229,14 @@ mod tests {
         ) -> Result<Vec<Option<CachedAnswer>>, StoreError> {
             Ok(vec![None; lookups.len()])
         }
-        fn list(&mut self, _: JobId, _: usize) -> Result<Vec<StoredJob>, StoreError> {
+        fn list(&mut self, _: JobId, _: usize, _: Among) -> Result<Vec<StoredJob>, StoreError> {
             Ok(Vec::new())
         }
         fn job(&mut self, _: JobId) -> Result<Option<StoredJob>, StoreError> {
             Ok(None)
+        }
+        fn finished(&mut self, keys: &[Blob]) -> Result<Vec<Option<StoredJob>>, StoreError> {
+            Ok(vec![None; keys.len()])
         }
         fn prune(&mut self, _: Time, _: Time) -> Result<usize, StoreError> {
             Ok(0)

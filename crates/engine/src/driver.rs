@@ -39,6 +39,8 @@ pub(crate) enum Message {
     /// Somebody waits until nothing is left to do.
     AwaitIdle(oneshot::Sender<()>),
     Started(AttemptId, Time),
+    /// The service has answered an attempt, which started then.
+    Answered(AttemptId, Time),
     Told(AttemptId, Told),
     /// An attempt has ended: when it started, and what it brought unless that was told before.
     Over(AttemptId, Option<Time>, Option<Told>),
@@ -180,7 +182,7 @@ impl<S: Store> Driver<S> {
             match message {
                 Message::Submit(jobs) if self.stop_at.is_some() => {
                     for (_, follower) in jobs {
-                        let _ = follower.send(News::Admitted(Err(SubmitError::Stopping)));
+                        let _ = follower.send(News::Admitted(Box::new(Err(SubmitError::Stopping))));
                     }
                 }
                 Message::Submit(jobs) => {
@@ -198,6 +200,10 @@ impl<S: Store> Driver<S> {
                 Message::Unfollow(job) => self.unfollow(job),
                 Message::AwaitIdle(waiter) => self.idle.push(waiter),
                 Message::Started(attempt, at) => inputs.push(Input::Started(attempt, at)),
+                Message::Answered(attempt, started_at) => {
+                    inputs.push(Input::Started(attempt, started_at));
+                    inputs.push(Input::Answered(attempt));
+                }
                 Message::Told(attempt, told) => {
                     inputs.push(Input::Told(attempt, told, self.rolls.next()));
                 }
@@ -243,7 +249,7 @@ impl<S: Store> Driver<S> {
             (Waiter::Followers(followers), Reply::Submitted(admissions)) => {
                 for (follower, admission) in followers.into_iter().zip(admissions) {
                     let job = admission.as_ref().ok().and_then(|admission| admission.job());
-                    let heard = follower.send(News::Admitted(admission)).is_ok();
+                    let heard = follower.send(News::Admitted(Box::new(admission))).is_ok();
                     if let Some(job) = job.filter(|_| heard) {
                         self.add_follower(job, follower);
                     }
@@ -285,7 +291,7 @@ impl<S: Store> Driver<S> {
             Event::Settled(call, report) => {
                 if let Some(followers) = self.followers.get(&call.job) {
                     for follower in followers {
-                        let _ = follower.send(News::Settled(report.clone()));
+                        let _ = follower.send(News::Settled(Box::new(report.clone())));
                     }
                 }
             }
@@ -309,9 +315,11 @@ fn asked(input: Input<oneshot::Sender<Reply>>) -> Input<Waiter> {
         Input::Cancel(job, to) => Input::Cancel(job, Waiter::Asker(to)),
         Input::Lane(lane, act, to) => Input::Lane(lane, act, Waiter::Asker(to)),
         Input::Ask(question, to) => Input::Ask(question, Waiter::Asker(to)),
-        Input::Submit(..) | Input::Started(..) | Input::Told(..) | Input::Ended(..) => {
-            unreachable!("these come as messages of their own")
-        }
+        Input::Submit(..)
+        | Input::Started(..)
+        | Input::Answered(..)
+        | Input::Told(..)
+        | Input::Ended(..) => unreachable!("these come as messages of their own"),
     }
 }
 

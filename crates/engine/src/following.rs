@@ -8,11 +8,12 @@ use tokio::sync::mpsc;
 
 use crate::driver::{Ended, Message};
 
-/// What a follower hears.
+/// What a follower hears. Boxed, because a channel makes room for many of them at once and
+/// hardly ever holds more than one.
 #[derive(Debug)]
 pub(crate) enum News {
-    Admitted(Result<Admission, SubmitError>),
-    Settled(CallReport),
+    Admitted(Box<Result<Admission, SubmitError>>),
+    Settled(Box<CallReport>),
     Finished(Arc<Report>),
 }
 
@@ -52,7 +53,7 @@ impl Following {
     pub async fn next(&mut self) -> Option<CallReport> {
         while self.report.is_none() {
             match self.news.recv().await? {
-                News::Settled(call) => return Some(call),
+                News::Settled(call) => return Some(*call),
                 News::Finished(report) => self.report = Some(report),
                 News::Admitted(_) => {}
             }

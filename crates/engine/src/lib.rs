@@ -46,9 +46,9 @@ pub use turn::{JobView, RetryError};
 pub use worker::{Call, Failed, Hold, Late, Outcome, Work, Worker};
 
 pub use paceline_core::{
-    Admission, Announced, Answer, AttemptId, CallId, CallReport, Cancelled, Event, Failure,
-    GroupLimits, JobId, JobState, LaneStatus, Limits, OnCrash, OnDuplicate, Outcome as CallOutcome,
-    Portion, Priority, Rate, Reason, Report, Settings, Skip, Span, SubmitError, Time, UnknownLane,
-    Why, Window,
+    AcrossLanes, Admission, Announced, Answer, AttemptId, Blob, CallId, CallReport, Cancelled,
+    Event, Failure, GroupLimits, JobId, JobState, LaneStatus, Limits, OnCrash, OnDuplicate,
+    Outcome as CallOutcome, Portion, Priority, Rate, Reason, Report, Settings, Skip, Span,
+    SubmitError, Time, UnknownLane, Why, Window,
 };
 pub use paceline_store::StoreError;

@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use paceline_core::{
-    Admission, Cancelled, Event, JobId, JobState, LaneStatus, Limits, Span, Submission,
-    SubmitError, UnknownLane, Why,
+    Admission, Blob, Cancelled, Event, JobId, JobState, LaneStatus, Limits, Span, Submission,
+    SubmitError, Time, UnknownLane, Why,
 };
 use paceline_store::Store;
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
@@ -26,6 +26,8 @@ use crate::turn::{Input, JobView, LaneAct, Machine, Question, Reply, RetryError}
 const MOST_SUBMITTING: usize = 65_536;
 /// Events that a slow subscriber may fall behind before it misses some.
 const MOST_EVENTS_BEHIND: usize = 4_096;
+/// Keys in one question: more are asked for in turns, so that others get theirs in between.
+const MOST_KEYS: usize = 1_000;
 
 /// A running engine. Clones are handles to the same one; it stops when it is told to, or when the
 /// last handle is dropped.
@@ -44,6 +46,7 @@ struct Shared {
     ended: Arc<OnceLock<Ended>>,
     commits: Arc<AtomicU64>,
     over: tokio::sync::watch::Receiver<()>,
+    clock: Arc<Clock>,
 }
 
 impl Drop for Shared {
@@ -84,7 +87,8 @@ impl Paceline {
         let commits = Arc::new(AtomicU64::new(0));
         let (events, _) = broadcast::channel(MOST_EVENTS_BEHIND);
         let runner = Runner::new(workers.clone(), runtime, clock.clone(), messages.clone());
-        let driver = Driver::new(machine, clock, runner, inbox, events.clone(), commits.clone());
+        let driver =
+            Driver::new(machine, clock.clone(), runner, inbox, events.clone(), commits.clone());
         let ended = Arc::new(OnceLock::new());
         let (alive, over) = tokio::sync::watch::channel(());
         let reason = ended.clone();
@@ -94,7 +98,8 @@ impl Paceline {
         })?;
         let submitting = Semaphore::new(MOST_SUBMITTING);
         let workers = Applies(workers);
-        let shared = Shared { messages, events, workers, groups, submitting, ended, commits, over };
+        let shared =
+            Shared { messages, events, workers, groups, submitting, ended, commits, over, clock };
         Ok(Paceline { shared: Arc::new(shared) })
     }
 
@@ -176,7 +181,7 @@ impl Paceline {
         let Some(News::Admitted(admission)) = news.recv().await else {
             return Err(self.ended().await.into());
         };
-        match admission? {
+        match (*admission)? {
             Admission::Refused { retry_at } => {
                 Err(NotSubmitted::Full { retry_at: crate::clock::system_time(retry_at) })
             }
@@ -239,6 +244,19 @@ impl Paceline {
         }
     }
 
+    /// The payload of a job, finished or not, as JSON text.
+    pub async fn payload(&self, job: JobId) -> Result<Option<Blob>, Ended> {
+        match self.ask(|to| Input::Ask(Question::Payload(job), to)).await? {
+            Reply::Payload(payload) => Ok(payload),
+            other => unreachable!("a payload is answered by {other:?}"),
+        }
+    }
+
+    /// How long it is until a moment that the engine named; zero if that has passed.
+    pub fn until(&self, moment: Time) -> Duration {
+        moment.since(self.shared.clock.time()).into()
+    }
+
     /// A page of jobs with numbers above `after`, in this state if one is named, and where the
     /// next page starts, if there is one.
     pub async fn list(
@@ -252,6 +270,25 @@ impl Paceline {
             Reply::List(page, next) => Ok((page, next)),
             other => unreachable!("a list is answered by {other:?}"),
         }
+    }
+
+    /// For each key the newest finished job that was submitted with it (D1), as the store has it,
+    /// be there an unfinished one or not: so a long list can be gone through again without doing
+    /// anything twice. Jobs forgotten after `keep_finished` are not found.
+    pub async fn finished(
+        &self,
+        keys: impl IntoIterator<Item = impl AsRef<[u8]>>,
+    ) -> Result<Vec<Option<JobView>>, Ended> {
+        let keys: Vec<Blob> = keys.into_iter().map(|key| key.as_ref().into()).collect();
+        let mut found = Vec::with_capacity(keys.len());
+        for some in keys.chunks(MOST_KEYS) {
+            let question = Question::Finished(some.to_vec());
+            match self.ask(|to| Input::Ask(question, to)).await? {
+                Reply::Finished(jobs) => found.extend(jobs),
+                other => unreachable!("finished jobs are answered by {other:?}"),
+            }
+        }
+        Ok(found)
     }
 
     /// How all lanes are doing, by name.

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
@@ -52,6 +52,7 @@ impl Runner {
             send_by: start.send_by,
             tell_start: start.tell_start,
             started_at: AtomicU64::new(0),
+            answered: AtomicBool::new(false),
             told: Mutex::new(None),
             clock: self.clock.clone(),
             messages: self.messages.clone(),
@@ -72,7 +73,7 @@ impl Runner {
             if let Some(moment) = moment {
                 moment.await;
             }
-            let told = attend(&*worker, call, timeout).await;
+            let told = attend(&*worker, call, &attempt, timeout).await;
             attempt.tell(told);
         });
         self.running.insert(start.attempt, task.abort_handle());
@@ -119,7 +120,7 @@ impl Runner {
 }
 
 /// Runs the worker within its time; a panic is an outcome like any other (J5).
-async fn attend(worker: &dyn AnyWorker, call: Call, timeout: Span) -> Told {
+async fn attend(worker: &dyn AnyWorker, call: Call, attempt: &Attempt, timeout: Span) -> Told {
     if !worker.sends_itself()
         && let Err(late) = call.sending()
     {
@@ -129,7 +130,7 @@ async fn attend(worker: &dyn AnyWorker, call: Call, timeout: Span) -> Told {
         Ok(work) => work,
         Err(panic) => return panicked(&*panic),
     };
-    let told = run_out(&mut work, timeout).await;
+    let told = run_out(&mut work, attempt, timeout).await;
     // What the future held is let go here; that may panic as well as the work itself.
     match catch_unwind(AssertUnwindSafe(|| drop(work))) {
         Ok(()) => told,
@@ -137,7 +138,7 @@ async fn attend(worker: &dyn AnyWorker, call: Call, timeout: Span) -> Told {
     }
 }
 
-async fn run_out(work: &mut Running<'_>, timeout: Span) -> Told {
+async fn run_out(work: &mut Running<'_>, attempt: &Attempt, timeout: Span) -> Told {
     let caught = std::future::poll_fn(|context| {
         let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
         match polled {
@@ -150,8 +151,10 @@ async fn run_out(work: &mut Running<'_>, timeout: Span) -> Told {
         Ok(Ok(Err(failed))) => failed.0,
         Ok(Err(panicked)) => panicked,
         Err(_) => {
-            let failure = Failure::transient("timeout").because(&format!("no answer in {timeout}"));
-            Failed::of(failure).0
+            let answered = attempt.answered.load(Ordering::Relaxed);
+            let lacking = if answered { "answered, but not settled" } else { "no answer" };
+            let message = format!("{lacking} in {timeout}");
+            Failed::of(Failure::transient("timeout").because(&message)).0
         }
     }
 }
@@ -175,6 +178,8 @@ pub(crate) struct Attempt {
     tell_start: bool,
     /// Microseconds; zero while nothing was sent.
     started_at: AtomicU64,
+    /// Whether its service has answered in full.
+    answered: AtomicBool,
     told: Mutex<Option<Told>>,
     clock: Arc<Clock>,
     messages: Sender<Message>,
@@ -201,6 +206,15 @@ impl Attempt {
             self.send(Message::Started(self.id, now));
         }
         Ok(now)
+    }
+
+    /// The service has answered: the driver hears of it at once, and once.
+    pub(crate) fn answered(&self) {
+        let started_at = self.started_at.load(Ordering::Acquire);
+        // What was never sent cannot have been answered.
+        if started_at > 0 && !self.answered.swap(true, Ordering::Relaxed) {
+            self.send(Message::Answered(self.id, Time(started_at)));
+        }
     }
 
     /// What it came to: told at once if somebody else still holds the slot, else with its ending.

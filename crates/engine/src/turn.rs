@@ -9,7 +9,7 @@ use paceline_core::{
     Limits, Lookup, Now, Outcome, Plan, Report, Restore, Setup, Span, Stamp, Start, Submission,
     SubmitError, Time, Told, UnknownLane, Why, Write,
 };
-use paceline_store::{Store, StoreError, StoredJob};
+use paceline_store::{Among, Store, StoreError, StoredJob};
 
 use crate::payloads::Payloads;
 
@@ -35,6 +35,8 @@ pub enum Input<T> {
     Ask(Question, T),
     /// An attempt was really sent at this moment.
     Started(AttemptId, Time),
+    /// The service has answered an attempt in full; what it came to is still to be told.
+    Answered(AttemptId),
     /// An attempt brought something; the number is for its retry's jitter.
     Told(AttemptId, Told, u64),
     /// An attempt has really ended.
@@ -55,14 +57,18 @@ pub enum LaneAct {
 }
 
 /// What can be asked.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Question {
     /// Why the calls of a job wait.
     Why(JobId),
     /// One job.
     Job(JobId),
+    /// What one job carries.
+    Payload(JobId),
     /// Jobs with numbers above the first, so many at most, in this state if one is named.
     List(JobId, usize, Option<JobState>),
+    /// The newest finished job with each of these keys.
+    Finished(Vec<Blob>),
     /// All lanes.
     Lanes,
     /// Whether nothing is left to do.
@@ -84,8 +90,12 @@ pub enum Reply {
     Why(Vec<(u16, Why)>),
     /// The job, if there is one.
     Job(Option<Box<JobView>>),
+    /// The payload of the job, if there is one.
+    Payload(Option<Blob>),
     /// A page of jobs, and where the next page starts.
     List(Vec<JobView>, Option<JobId>),
+    /// One job or none per key, in the order asked.
+    Finished(Vec<Option<JobView>>),
     /// Lanes by name.
     Lanes(Vec<LaneStatus>),
     /// Whether nothing is left to do.
@@ -278,6 +288,7 @@ impl<S: Store> Machine<S> {
                 replies.push((to, Reply::Lane(done)));
             }
             Input::Started(attempt, at) => self.core.started(attempt, at),
+            Input::Answered(attempt) => self.core.answered(attempt, now),
             Input::Told(attempt, told, roll) => self.core.report(attempt, told, now, roll, plan),
             Input::Ended(attempt) => self.core.ended(attempt, now, plan),
             Input::Ask(..) => unreachable!("questions are answered after the commit"),
@@ -378,7 +389,13 @@ impl<S: Store> Machine<S> {
                 let stored = self.store.job(job)?;
                 Reply::Job(stored.map(|stored| Box::new(self.view(stored))))
             }
+            Question::Payload(job) => Reply::Payload(self.store.payload(job)?),
             Question::List(after, most, state) => self.list(after, most, state)?,
+            Question::Finished(keys) => {
+                let found = self.store.finished(&keys)?;
+                let found = found.into_iter().map(|stored| stored.map(|stored| self.view(stored)));
+                Reply::Finished(found.collect())
+            }
             Question::Lanes => Reply::Lanes(self.core.lane_statuses(now)),
             Question::Idle => Reply::Idle(self.core.is_idle()),
         })
@@ -398,8 +415,13 @@ impl<S: Store> Machine<S> {
         state: Option<JobState>,
     ) -> Result<Reply, StoreError> {
         let (mut page, mut seen) = (Vec::new(), 0);
+        // Whoever wants what is not finished does not pay for what is.
+        let among = match state {
+            Some(JobState::Waiting | JobState::Running) => Among::Unfinished,
+            _ => Among::All,
+        };
         loop {
-            let jobs = self.store.list(after, most.clamp(1, 1_000))?;
+            let jobs = self.store.list(after, most.clamp(1, 1_000), among)?;
             let Some(last) = jobs.last() else { return Ok(Reply::List(page, None)) };
             (after, seen) = (last.record.id, seen + jobs.len());
             for stored in jobs {

@@ -134,6 +134,25 @@ impl Call {
         self.attempt.sending()
     }
 
+    /// What the wall clock shows, for workers that read or write dates.
+    pub fn wall(&self) -> std::time::SystemTime {
+        crate::clock::system_time(crate::clock::wall())
+    }
+
+    /// To be called when the service has answered in full and nothing of the attempt is on the
+    /// wire any more: its sockets are closed or back in a pool. The slots of its lane, its group
+    /// and the pool are free from then on, and a gap from the finish begins; so the next call need
+    /// not wait while this one writes what it got to disk. A lane that sends out one call to see
+    /// how the service is waits for the verdict all the same (L7).
+    ///
+    /// The attempt goes on until its future is done, within the lane's timeout, and counts as
+    /// running for `stop` and `idle`. A [`Hold`] no longer keeps the slot. To say it twice, after
+    /// the outcome, or before anything was sent changes nothing; nor does it while
+    /// `Settings::max_answered` others were answered and are not done.
+    pub fn answered(&self) {
+        self.attempt.answered();
+    }
+
     /// Keeps the lane's slot until the guard is dropped, for work that outlives the worker's
     /// future: a thread, a child process (L5).
     pub fn hold(&self) -> Hold {
@@ -223,6 +242,13 @@ impl Failed {
         if let Verdict::Failed { retry_after, .. } = &mut self.0.verdict {
             *retry_after = Some(span.into());
         }
+        self
+    }
+
+    /// The same, with what the service said about its limits (L8).
+    #[must_use]
+    pub fn announcing(mut self, announced: Announced) -> Failed {
+        self.0.announced = Some(announced);
         self
     }
 }

@@ -40,6 +40,7 @@ pub(crate) enum Next {
     Send(AttemptId),
     TellStart(AttemptId),
     Answer(AttemptId),
+    Settle(AttemptId),
     Timeout(AttemptId),
     End(AttemptId),
     TellEnd(AttemptId),

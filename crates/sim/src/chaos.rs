@@ -61,11 +61,12 @@ impl Summary {
 
 impl std::fmt::Display for Summary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Counts { jobs, calls, reports, requests, unused, timeouts, crashes, turns, .. } =
-            self.counts;
+        let Counts { jobs, calls, reports, requests, answered, .. } = self.counts;
+        let Counts { unused, timeouts, crashes, turns, .. } = self.counts;
         let hours = self.lasted.0 / Span::hours(1).0;
         writeln!(f, "{} worlds, {hours} simulated hours, {turns} turns", self.worlds)?;
         writeln!(f, "{jobs} jobs, {calls} calls, {reports} reports, {requests} requests")?;
+        writeln!(f, "{answered} requests answered before they were settled")?;
         writeln!(f, "{crashes} crashes, {unused} reservations unused, {timeouts} timeouts")?;
         for (kind, n) in &self.counts.kinds {
             writeln!(f, "{n:>9} {kind}")?;
@@ -153,7 +154,16 @@ fn in_peace(world: &mut World) {
 /// Every job that was answered is in the store, with its one report (B1).
 fn look_into_store(world: &mut World, at: Time) {
     let jobs: Vec<_> = world.book.finished_jobs().chain(world.book.answered_jobs()).collect();
+    let (keys, newest) = world.book.finished_keys();
     let Some(mut store) = world.close() else { return };
+    let found = store.finished(&keys).expect("the simulated disk can be read");
+    for (stored, job) in found.iter().zip(newest) {
+        let found = stored.as_ref().map(|stored| stored.record.id);
+        if found != Some(job) {
+            let words = format!("the newest job with its key is {job}, found was {found:?}");
+            world.book.violation("D1", at, words);
+        }
+    }
     for job in jobs {
         let stored = store.job(job).expect("the simulated disk can be read");
         if stored.is_none_or(|stored| stored.report.is_none()) {
@@ -175,6 +185,7 @@ fn setup(rng: &mut Rng) -> Setup {
     settings.pool.lane_share = Portion::thousandths(*rng.pick(&[500, 1_000, 300]));
     settings.pool.step = *rng.pick(&[Span::ZERO, Span::secs(1)]);
     settings.max_waiting = n(*rng.pick(&[4, 20, 100, 1_000]));
+    settings.max_answered = *rng.pick(&[0, 1, 3, 1_024, 1_024, 1_024]);
     settings.max_lanes = n(*rng.pick(&[9, 1_000]));
     settings.age_after = *rng.pick(&[Span::secs(20), Span::secs(60), Span::mins(5)]);
     settings.lead = *rng.pick(&[Span::ZERO, Span::millis(10), Span::millis(10)]);

@@ -6,6 +6,7 @@
 mod jobs;
 mod lanes;
 mod order;
+mod slots;
 mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,6 +42,7 @@ impl std::fmt::Display for Violation {
 #[derive(Clone, Debug)]
 pub(crate) enum Heard {
     Started(AttemptId, Time),
+    Answered(AttemptId),
     Told(AttemptId, Told, u64),
     Ended(AttemptId),
     Cancel(JobId),
@@ -51,6 +53,7 @@ impl Heard {
     pub(crate) fn of<T>(input: &Input<T>) -> Option<Heard> {
         Some(match input {
             Input::Started(attempt, at) => Heard::Started(*attempt, *at),
+            Input::Answered(attempt) => Heard::Answered(*attempt),
             Input::Told(attempt, told, roll) => Heard::Told(*attempt, told.clone(), *roll),
             Input::Ended(attempt) => Heard::Ended(*attempt),
             Input::Cancel(job, _) => Heard::Cancel(*job),
@@ -77,6 +80,8 @@ pub(crate) struct Book {
     /// Unfinished jobs by key.
     keys: BTreeMap<Blob, JobId>,
     finished: BTreeSet<JobId>,
+    /// The newest finished job by key.
+    finished_keys: BTreeMap<Blob, JobId>,
     answered: BTreeSet<JobId>,
     /// Which lane an attempt is on.
     tries: BTreeMap<AttemptId, Arc<str>>,
@@ -84,6 +89,8 @@ pub(crate) struct Book {
     answers: BTreeMap<(Arc<str>, Blob), Time>,
     /// Attempts that hold a worker.
     busy: u32,
+    /// Attempts that were answered and are not over.
+    answered_early: u32,
     now: Now,
     /// The next turn must come by then.
     must_wake: Option<Time>,
@@ -104,11 +111,13 @@ impl Book {
             jobs: BTreeMap::new(),
             keys: BTreeMap::new(),
             finished: BTreeSet::new(),
+            finished_keys: BTreeMap::new(),
             answered: BTreeSet::new(),
             tries: BTreeMap::new(),
             newest: AttemptId(0),
             answers: BTreeMap::new(),
             busy: 0,
+            answered_early: 0,
             now: Now::default(),
             must_wake: None,
             busy_until: Time::ZERO,
@@ -133,7 +142,7 @@ impl Book {
         self.setup = setup.clone();
         self.must_wake = Some(now.time);
         self.busy_until = now.time;
-        self.busy = 0;
+        (self.busy, self.answered_early) = (0, 0);
         for lane in self.lanes.values_mut() {
             lane.process_died(now.time);
         }
@@ -181,6 +190,7 @@ impl Book {
     fn hear(&mut self, heard: &Heard) {
         match heard {
             Heard::Started(attempt, at) => self.start_known(*attempt, *at),
+            Heard::Answered(attempt) => self.slot_freed_early(*attempt),
             Heard::Told(attempt, told, roll) => {
                 self.lane_hears(*attempt, told);
                 self.call_hears(*attempt, told, *roll);
@@ -210,7 +220,7 @@ impl Book {
                 self.lane_ids.remove(id);
             }
             Write::Ended(_, attempt, _) | Write::Release(_, attempt) => self.end_durable(*attempt),
-            Write::Payload(..) | Write::Forget(..) => {}
+            Write::Payload(..) | Write::Forget(..) | Write::FinishedKey(..) => {}
         }
     }
 
@@ -248,6 +258,10 @@ impl Book {
 
     pub(crate) fn finished_jobs(&self) -> impl Iterator<Item = JobId> + '_ {
         self.finished.iter().copied()
+    }
+
+    pub(crate) fn finished_keys(&self) -> (Vec<Blob>, Vec<JobId>) {
+        self.finished_keys.iter().map(|(key, job)| (key.clone(), *job)).unzip()
     }
 
     pub(crate) fn answered_jobs(&self) -> impl Iterator<Item = JobId> + '_ {

@@ -14,6 +14,7 @@ pub(crate) struct Counts {
     pub(crate) calls: u64,
     pub(crate) reports: u64,
     pub(crate) requests: u64,
+    pub(crate) answered: u64,
     pub(crate) unused: u64,
     pub(crate) timeouts: u64,
     pub(crate) crashes: u64,
@@ -71,6 +72,7 @@ impl Counts {
         self.calls += other.calls;
         self.reports += other.reports;
         self.requests += other.requests;
+        self.answered += other.answered;
         self.unused += other.unused;
         self.timeouts += other.timeouts;
         self.crashes += other.crashes;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use paceline_core::{
     Blob, CachedAnswer, JobId, Lookup, Mutant, Record, Reservation, Stamp, Time, Write,
 };
-use paceline_store::{Memory, Sqlite, Store, StoreError, StoredJob};
+use paceline_store::{Among, Memory, Sqlite, Store, StoreError, StoredJob};
 
 /// What outlives the process.
 #[derive(Debug)]
@@ -139,12 +139,21 @@ impl Store for Faulty {
         self.inner.0.answers(lookups, now)
     }
 
-    fn list(&mut self, after: JobId, most: usize) -> Result<Vec<StoredJob>, StoreError> {
-        self.inner.0.list(after, most)
+    fn list(
+        &mut self,
+        after: JobId,
+        most: usize,
+        among: Among,
+    ) -> Result<Vec<StoredJob>, StoreError> {
+        self.inner.0.list(after, most, among)
     }
 
     fn job(&mut self, id: JobId) -> Result<Option<StoredJob>, StoreError> {
         self.inner.0.job(id)
+    }
+
+    fn finished(&mut self, keys: &[Blob]) -> Result<Vec<Option<StoredJob>>, StoreError> {
+        self.inner.0.finished(keys)
     }
 
     fn prune(&mut self, finished_before: Time, now: Time) -> Result<usize, StoreError> {

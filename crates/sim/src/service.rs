@@ -11,6 +11,8 @@ pub struct Reaction {
     pub(crate) after: Span,
     /// The answer.
     pub(crate) told: Told,
+    /// The worker says that it is answered, and tells what it came to so much later.
+    pub(crate) settles: Option<Span>,
     /// After a timeout the request hangs on the wire until it is this old.
     pub(crate) hangs: Span,
 }
@@ -18,13 +20,21 @@ pub struct Reaction {
 impl Reaction {
     /// This answer at once.
     pub(crate) fn new(verdict: Verdict) -> Reaction {
-        Reaction { after: Span::ZERO, told: Told { verdict, announced: None }, hangs: Span::ZERO }
+        let told = Told { verdict, announced: None };
+        Reaction { after: Span::ZERO, told, settles: None, hangs: Span::ZERO }
     }
 
     /// The same, so long after the request.
     #[must_use]
     pub fn after(mut self, span: &str) -> Reaction {
         self.after = span.parse().expect("a span");
+        self
+    }
+
+    /// The same, and the worker says so and needs so long on its own side (L5).
+    #[must_use]
+    pub fn settled_after(mut self, span: &str) -> Reaction {
+        self.settles = Some(span.parse().expect("a span"));
         self
     }
 
@@ -120,7 +130,9 @@ impl Temper {
         };
         let announced = rng.percent(self.announces).then(|| announced(rng));
         let hangs = Span(after.0 + rng.range(0, 20_000_000));
-        Reaction { after, told: Told { verdict, announced }, hangs }
+        let most = *rng.pick(&[2_000, 80_000, 5_000_000]);
+        let settles = rng.one_in(3).then(|| Span(rng.range(0, most)));
+        Reaction { after, told: Told { verdict, announced }, settles, hangs }
     }
 
     fn retry_after(&self, rng: &mut Rng) -> Option<Span> {

@@ -11,7 +11,7 @@ use crate::world::World;
 
 /// One attempt in the hands of a worker.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "four independent facts about a request")]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about a request")]
 pub(crate) struct Request {
     lane: Arc<str>,
     call: CallId,
@@ -19,6 +19,8 @@ pub(crate) struct Request {
     tell_start: bool,
     timeout: Option<Span>,
     pub(crate) sent_at: Option<Time>,
+    /// The service has answered and sees it no more; the worker is not done with it.
+    answered: bool,
     told: bool,
     aborted: bool,
     /// The engine has been told that it is over, while the service still sees it.
@@ -36,6 +38,7 @@ impl World {
             tell_start: start.tell_start,
             timeout: start.timeout,
             sent_at: None,
+            answered: false,
             told: false,
             aborted: false,
             disowned: false,
@@ -124,12 +127,55 @@ impl World {
 
     pub(crate) fn answer_comes(&mut self, attempt: AttemptId) {
         let Some(request) = self.wire.get_mut(&attempt) else { return };
+        if request.answered {
+            return;
+        }
+        let wanted = !request.told && !request.aborted;
+        let settles = request.reaction.as_ref().and_then(|reaction| reaction.settles);
+        match settles.filter(|_| wanted) {
+            Some(settles) => self.say_answered(attempt, settles),
+            None => self.settle(attempt),
+        }
+    }
+
+    /// The worker has everything and the service sees nothing of it any more; what it came to is
+    /// told later (L5).
+    fn say_answered(&mut self, attempt: AttemptId, settles: Span) {
+        let now = self.now();
+        let request = self.wire.get_mut(&attempt).expect("the caller found it");
+        request.answered = true;
+        let (sent_at, job, lane) = (request.sent_at, request.call.job, request.lane.clone());
+        self.counts.answered += 1;
+        self.book.left_the_wire(attempt, now);
+        self.trace.note(now, format_args!("answered #{job} {lane}"));
+        // The start comes along, unless something else goes wrong on the way.
+        let told = self.manners.steady || !self.rng.one_in(4);
+        self.inbox.extend(sent_at.filter(|_| told).map(|at| Input::Started(attempt, at)));
+        self.inbox.push(Input::Answered(attempt));
+        self.after(settles, Next::Settle(attempt));
+    }
+
+    /// Said twice, or too late: nobody cares.
+    fn say_again(&mut self, attempt: AttemptId) {
+        if !self.manners.steady && self.rng.one_in(8) {
+            self.inbox.push(Input::Answered(attempt));
+        }
+    }
+
+    /// The worker tells what it got, and lets go.
+    pub(crate) fn settle(&mut self, attempt: AttemptId) {
+        let Some(request) = self.wire.get_mut(&attempt) else { return };
+        let answered = request.answered;
         if !request.told && !request.aborted {
             request.told = true;
             let told =
                 request.reaction.as_ref().expect("sent requests have an answer").told.clone();
             let roll = self.rng.next();
+            if answered {
+                self.say_again(attempt);
+            }
             self.inbox.push(Input::Told(attempt, told, roll));
+            self.say_again(attempt);
         }
         let lingers = if self.manners.steady { 0 } else { self.rng.range(0, 3_000) };
         self.after(Span(lingers), Next::End(attempt));
@@ -143,7 +189,8 @@ impl World {
             return;
         }
         request.told = true;
-        let hangs = request.reaction.as_ref().map_or(Span::ZERO, |reaction| reaction.hangs);
+        let hangs = request.reaction.as_ref().filter(|_| !request.answered);
+        let hangs = hangs.map_or(Span::ZERO, |reaction| reaction.hangs);
         let ends_at = (request.sent_at.unwrap_or(now) + hangs).max(now);
         request.disowned = Mutant::SlotFreedEarly.on();
         let disowned = request.disowned;
@@ -170,7 +217,9 @@ impl World {
     /// The request is really gone from the wire.
     pub(crate) fn end(&mut self, attempt: AttemptId) {
         let Some(request) = self.wire.remove(&attempt) else { return };
-        self.book.left_the_wire(attempt, self.clock.truth);
+        if !request.answered {
+            self.book.left_the_wire(attempt, self.clock.truth);
+        }
         if !request.disowned {
             let delay = if self.manners.steady { 0 } else { self.rng.range(0, 1_500) };
             self.after(Span(delay), Next::TellEnd(attempt));

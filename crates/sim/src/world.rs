@@ -181,6 +181,7 @@ impl World {
             Next::Send(attempt) => self.send(attempt),
             Next::TellStart(attempt) => self.tell_start(attempt),
             Next::Answer(attempt) => self.answer_comes(attempt),
+            Next::Settle(attempt) => self.settle(attempt),
             Next::Timeout(attempt) => self.time_out(attempt),
             Next::End(attempt) => self.end(attempt),
             Next::TellEnd(attempt) => self.inbox.push(Input::Ended(attempt)),

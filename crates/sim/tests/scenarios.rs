@@ -1,5 +1,7 @@
 //! Stories: each a small world without chance, its whole trace, and the rule that it pins.
 
+#[path = "scenarios/answered.rs"]
+mod answered;
 #[path = "scenarios/durability.rs"]
 mod durability;
 #[path = "scenarios/jobs.rs"]

@@ -39,11 +39,20 @@ pub trait Store: Send {
         now: Time,
     ) -> Result<Vec<Option<CachedAnswer>>, StoreError>;
 
-    /// At most `most` jobs with numbers above `after`, finished or not, ascending.
-    fn list(&mut self, after: JobId, most: usize) -> Result<Vec<StoredJob>, StoreError>;
+    /// At most `most` jobs with numbers above `after`, ascending. Among unfinished ones, those
+    /// that are finished cost nothing, however many there are.
+    fn list(
+        &mut self,
+        after: JobId,
+        most: usize,
+        among: Among,
+    ) -> Result<Vec<StoredJob>, StoreError>;
 
     /// One job, finished or not.
     fn job(&mut self, id: JobId) -> Result<Option<StoredJob>, StoreError>;
+
+    /// The newest finished job with each of these keys, in its place (D1).
+    fn finished(&mut self, keys: &[Blob]) -> Result<Vec<Option<StoredJob>>, StoreError>;
 
     /// One small step of forgetting: jobs finished before `finished_before` and answers expired
     /// at `now`. Returns how many of both went.
@@ -55,6 +64,15 @@ pub trait Store: Send {
 
 /// How many finished jobs, and how many answers, one step of [`Store::prune`] looks at.
 pub const PRUNE_STEP: usize = 500;
+
+/// Which jobs are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Among {
+    /// All of them.
+    All,
+    /// Those that are not finished.
+    Unfinished,
+}
 
 /// A job as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! A store in memory: the same promises, except that nothing survives the process.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,7 +9,7 @@ use paceline_core::{
     Lookup, Record, Report, Reservation, Stamp, Time, Write,
 };
 
-use crate::{PRUNE_STEP, Store, StoreError, StoredJob};
+use crate::{Among, PRUNE_STEP, Store, StoreError, StoredJob};
 
 /// A store in memory. Clones are handles to the same store, so it outlives the engine that it
 /// was given to: drop that engine, hand a clone to the next one, and that is a crash.
@@ -37,6 +37,7 @@ struct Tables {
     lanes: BTreeMap<LaneId, LaneRecord>,
     jobs: BTreeMap<JobId, JobRecord>,
     finished: BTreeMap<JobId, (JobRecord, Report)>,
+    finished_keys: BTreeSet<(Blob, JobId)>,
     payloads: BTreeMap<JobId, Blob>,
     calls: BTreeMap<CallId, CallRecord>,
     attempts: BTreeMap<AttemptId, Reservation>,
@@ -84,6 +85,9 @@ impl Tables {
                 self.forget(lane, AttemptId(u64::MAX));
             }
             Write::Finish(report) => self.finish((*report).clone()),
+            Write::FinishedKey(job, key) => {
+                self.finished_keys.insert((key, job));
+            }
             Write::Answer(answer) => {
                 self.answers.insert((answer.lane.clone(), answer.key.clone()), answer);
             }
@@ -116,6 +120,20 @@ impl Tables {
         self.jobs.get(&id).map(unfinished).or_else(|| self.finished.get(&id).map(finished))
     }
 
+    fn newest(&self, key: &Blob) -> Option<StoredJob> {
+        let same = (key.clone(), JobId(0))..=(key.clone(), JobId(u64::MAX));
+        let (_, job) = self.finished_keys.range(same).next_back()?;
+        self.stored(*job)
+    }
+
+    fn forget_finished(&mut self, id: JobId) {
+        let (record, _) = self.finished.remove(&id).expect("found among the finished");
+        self.payloads.remove(&id);
+        if let Some(key) = record.spec.key.clone() {
+            self.finished_keys.remove(&(key, id));
+        }
+    }
+
     fn prune_jobs(&mut self, finished_before: Time) -> usize {
         let after = (Excluded(self.pruned_to.0), Unbounded);
         let seen: Vec<(JobId, Time)> = (self.finished.range(after).take(PRUNE_STEP))
@@ -124,11 +142,7 @@ impl Tables {
         let end = seen.last().filter(|_| seen.len() == PRUNE_STEP);
         self.pruned_to.0 = end.map_or(JobId(0), |&(id, _)| id);
         let old = seen.iter().filter(|(_, at)| *at < finished_before);
-        old.map(|(id, _)| {
-            self.finished.remove(id);
-            self.payloads.remove(id);
-        })
-        .count()
+        old.map(|(id, _)| self.forget_finished(*id)).count()
     }
 
     fn prune_answers(&mut self, now: Time) -> usize {
@@ -179,18 +193,29 @@ impl Store for Memory {
         Ok(lookups.iter().map(find).collect())
     }
 
-    fn list(&mut self, after: JobId, most: usize) -> Result<Vec<StoredJob>, StoreError> {
+    fn list(
+        &mut self,
+        after: JobId,
+        most: usize,
+        among: Among,
+    ) -> Result<Vec<StoredJob>, StoreError> {
         let tables = self.tables();
         let above = (Excluded(after), Unbounded);
-        let mut ids: Vec<JobId> = (tables.jobs.range(above).take(most).map(|(&id, _)| id))
-            .chain(tables.finished.range(above).take(most).map(|(&id, _)| id))
-            .collect();
-        ids.sort_unstable();
+        let mut ids: Vec<JobId> = tables.jobs.range(above).take(most).map(|(&id, _)| id).collect();
+        if among == Among::All {
+            ids.extend(tables.finished.range(above).take(most).map(|(&id, _)| id));
+            ids.sort_unstable();
+        }
         Ok(ids.into_iter().take(most).filter_map(|id| tables.stored(id)).collect())
     }
 
     fn job(&mut self, id: JobId) -> Result<Option<StoredJob>, StoreError> {
         Ok(self.tables().stored(id))
+    }
+
+    fn finished(&mut self, keys: &[Blob]) -> Result<Vec<Option<StoredJob>>, StoreError> {
+        let tables = self.tables();
+        Ok(keys.iter().map(|key| tables.newest(key)).collect())
     }
 
     fn prune(&mut self, finished_before: Time, now: Time) -> Result<usize, StoreError> {

@@ -2,6 +2,7 @@
 
 mod apply;
 mod forms;
+mod keys;
 mod load;
 mod lock;
 mod schema;
@@ -14,7 +15,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::front::{Found, Front};
-use crate::{PRUNE_STEP, Store, StoreError, StoredJob};
+use crate::{Among, PRUNE_STEP, Store, StoreError, StoredJob};
 use apply::{Known, Writer};
 use forms::Buffer;
 use lock::Lock;
@@ -125,12 +126,16 @@ impl Sqlite {
         Ok(fresh.inspect(|answer| self.front.keep(answer.clone())))
     }
 
-    /// Jobs finished before, among the next few.
-    fn old_jobs(&mut self, finished_before: Time) -> Result<Vec<i64>, StoreError> {
-        let sql = "SELECT id, finished_at FROM finished WHERE id > ? ORDER BY id LIMIT ?";
+    /// Jobs finished before, among the next few, each with the hash of its key.
+    fn old_jobs(&mut self, finished_before: Time) -> Result<Vec<(i64, Option<i64>)>, StoreError> {
+        let sql = "SELECT id, finished_at, spec FROM finished WHERE id > ? ORDER BY id LIMIT ?";
         let after = self.pruned_to.job;
         let seen = self.read(|connection| {
-            let read = |row: &Row<'_>| Ok((row.get(0)?, load::time(row, 1)?));
+            let read = |row: &Row<'_>| {
+                let id: i64 = row.get(0)?;
+                let old = load::time(row, 1)? < finished_before;
+                Ok((id, old.then(|| (id, load::key_hash(row, 2)))))
+            };
             let mut statement = connection.prepare_cached(sql)?;
             statement
                 .query_map((after, PRUNE_STEP.cast_signed()), read)?
@@ -138,7 +143,7 @@ impl Sqlite {
         })?;
         let end = seen.last().filter(|_| seen.len() == PRUNE_STEP);
         self.pruned_to.job = end.map_or(0, |&(id, _)| id);
-        Ok(seen.into_iter().filter(|(_, at)| *at < finished_before).map(|(id, _)| id).collect())
+        Ok(seen.into_iter().filter_map(|(_, old)| old).collect())
     }
 
     /// Questions whose answers have expired, among the next few.
@@ -219,12 +224,25 @@ impl Store for Sqlite {
         Ok(answers)
     }
 
-    fn list(&mut self, after: JobId, most: usize) -> Result<Vec<StoredJob>, StoreError> {
-        let sql = "SELECT id, submitted_at, terms, spec, NULL, NULL FROM jobs WHERE id > ?1
-                   UNION ALL
-                   SELECT id, submitted_at, terms, spec, finished_at, report FROM finished
-                   WHERE id > ?1
-                   ORDER BY 1 LIMIT ?2";
+    fn list(
+        &mut self,
+        after: JobId,
+        most: usize,
+        among: Among,
+    ) -> Result<Vec<StoredJob>, StoreError> {
+        let sql = match among {
+            Among::Unfinished => {
+                "SELECT id, submitted_at, terms, spec, NULL, NULL FROM jobs WHERE id > ?1
+                 ORDER BY 1 LIMIT ?2"
+            }
+            Among::All => {
+                "SELECT id, submitted_at, terms, spec, NULL, NULL FROM jobs WHERE id > ?1
+                 UNION ALL
+                 SELECT id, submitted_at, terms, spec, finished_at, report FROM finished
+                 WHERE id > ?1
+                 ORDER BY 1 LIMIT ?2"
+            }
+        };
         // A number beyond SQLite's is above every job.
         let after = i64::try_from(after.0).unwrap_or(i64::MAX);
         let most = i64::try_from(most).unwrap_or(i64::MAX);
@@ -245,6 +263,10 @@ impl Store for Sqlite {
         })
     }
 
+    fn finished(&mut self, keys: &[Blob]) -> Result<Vec<Option<StoredJob>>, StoreError> {
+        self.read(|connection| keys::find(connection, keys))
+    }
+
     fn prune(&mut self, finished_before: Time, now: Time) -> Result<usize, StoreError> {
         let jobs = self.old_jobs(finished_before)?;
         let questions = self.expired(now)?;
@@ -252,9 +274,12 @@ impl Store for Sqlite {
             return Ok(0);
         }
         self.write(|writer| {
-            for &job in &jobs {
+            for &(job, key_hash) in &jobs {
                 writer.run(Sql::DropFinished, [job])?;
                 writer.run(Sql::DropPayload, [job])?;
+                if let Some(hash) = key_hash {
+                    writer.run(Sql::DropFinishedKey, [hash, job])?;
+                }
             }
             questions.iter().try_for_each(|(lane, key)| writer.run(Sql::DropAnswer, (lane, key)))
         })?;
@@ -303,8 +328,9 @@ mod tests {
         assert!(matches!(store.load(&mut |_| ()), Err(StoreError::Unknown { .. })));
         assert!(matches!(store.payload(JobId(1)), Err(StoreError::Unknown { .. })));
         assert!(matches!(store.answers(&[], Time(0)), Err(StoreError::Unknown { .. })));
-        assert!(matches!(store.list(JobId(0), 1), Err(StoreError::Unknown { .. })));
+        assert!(matches!(store.list(JobId(0), 1, Among::All), Err(StoreError::Unknown { .. })));
         assert!(matches!(store.job(JobId(1)), Err(StoreError::Unknown { .. })));
+        assert!(matches!(store.finished(&[]), Err(StoreError::Unknown { .. })));
         assert!(matches!(store.prune(Time(0), Time(0)), Err(StoreError::Unknown { .. })));
         drop(store);
 

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use paceline_core::{Blob, JobId, JobRecord, JobSpec, Stamp, Terms, Time, Write};
-use paceline_store::{Sqlite, Store, StoreError};
+use paceline_store::{Among, Sqlite, Store, StoreError};
 use rusqlite::Connection;
 #[cfg(target_os = "linux")]
 use small_disk::Disk;
@@ -84,7 +84,7 @@ fn a_store_of_a_newer_program_is_left_alone() {
     drop(newer);
     assert_eq!(
         refusal(&path),
-        "`PATH` was written by a newer program (version 7 of the store, this program knows 1): \
+        "`PATH` was written by a newer program (version 7 of the store, this program knows 2): \
          use the newer program"
     );
 }
@@ -154,7 +154,7 @@ fn a_store_on_a_disk_gone_read_only_is_named_and_keeps_everything() {
     assert_eq!(refusal(&path), UNWRITABLE);
     disk.remount("rw");
     let mut store = Sqlite::open(&path).expect("the store");
-    assert_eq!(store.list(JobId(0), 100).expect("a list").len(), 10);
+    assert_eq!(store.list(JobId(0), 100, Among::All).expect("a list").len(), 10);
 }
 
 #[test]

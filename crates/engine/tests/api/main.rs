@@ -1,5 +1,6 @@
 //! The engine through its public door: real tasks, real time, no sleeping to wait.
 
+mod answered;
 mod bad_input;
 mod broken_store;
 mod desk;

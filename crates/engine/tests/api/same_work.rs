@@ -1,8 +1,10 @@
 //! Jobs that are the same work, and callers that want one no more (D1, D2, W4).
 
-use paceline::{Admission, Cancelled, JobState, NotSubmitted, OnDuplicate};
+use paceline::{
+    Admission, Call, Cancelled, JobState, Lane, NotSubmitted, OnDuplicate, Outcome, Paceline,
+};
 
-use crate::desk::{ask, small, soon};
+use crate::desk::{ask, small, soon, start};
 
 #[tokio::test]
 async fn d1_a_second_job_with_the_key_joins_the_first() {
@@ -130,4 +132,49 @@ async fn d1_cancelling_detaches_one_of_several_callers() {
     assert_eq!(soon(pace.cancel(first.id())).await.expect("running"), Cancelled::Job);
     visit.dropped().await;
     assert_eq!(soon(second.report()).await.expect("a report").state, JobState::Cancelled);
+}
+
+#[tokio::test]
+async fn d1_a_finished_job_is_found_by_its_key_also_after_a_restart() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("store.db");
+    let open = || {
+        let worker = |call: Call| async move { Outcome::done(call.payload::<String>()?) };
+        start(Paceline::open(&path).lane(Lane::new("a").in_flight(10)).worker("ask", worker))
+    };
+    let pace = open();
+    let jobs = (0..2_500).map(|n| ask("old").key(format!("page {n}")));
+    let jobs = soon(pace.submit_all(jobs)).await;
+    let ids: Vec<_> = jobs.into_iter().map(|job| job.expect("accepted").id()).collect();
+    soon(pace.idle()).await.expect("running");
+    let again = pace.submit(ask("new").key("page 7")).await.expect("accepted").id();
+    soon(pace.idle()).await.expect("running");
+    soon(pace.stop(std::time::Duration::ZERO)).await.expect("stopped");
+
+    let pace = open();
+    let keys = (0..2_501).map(|n| format!("page {n}"));
+    let found = soon(pace.finished(keys)).await.expect("running");
+    let numbers: Vec<_> = found.iter().flatten().map(|view| view.stored.record.id).collect();
+    let mut expected = ids;
+    expected[7] = again;
+    assert_eq!(numbers, expected);
+    assert!(found[2_500].is_none(), "nobody asked for that page");
+    let report = found[7].as_ref().and_then(|view| view.stored.report.as_ref());
+    assert_eq!(report.expect("finished").calls[0].to_string(), r#"a: done "new""#);
+    let none = soon(pace.finished(Vec::<&str>::new())).await.expect("running");
+    assert!(none.is_empty());
+}
+
+#[tokio::test]
+async fn d1_an_unfinished_job_is_not_found_as_finished() {
+    let (pace, mut desk) = small();
+    let first = pace.submit(ask("x").key("k")).await.expect("accepted");
+    assert!(soon(pace.finished(["k"])).await.expect("running")[0].is_none());
+    desk.next().await.done();
+    let id = first.id();
+    soon(first.report()).await.expect("a report");
+    let _second = pace.submit(ask("y").key("k")).await.expect("accepted");
+    let found = soon(pace.finished(["k"])).await.expect("running").remove(0);
+    let found = found.expect("the first one");
+    assert_eq!((found.stored.record.id, found.state), (id, JobState::Done));
 }

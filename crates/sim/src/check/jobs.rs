@@ -433,6 +433,7 @@ impl Book {
         let job = self.jobs.remove(&id).expect("checked above");
         if let Some(key) = &job.spec.key {
             self.keys.remove(key);
+            self.finished_keys.insert(key.clone(), id);
         }
         self.finished.insert(id);
         if job.calls.len() != report.calls.len() {

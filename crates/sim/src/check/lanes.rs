@@ -40,11 +40,20 @@ pub(super) struct Try {
     pub(super) start_known: bool,
     pub(super) unused: bool,
     pub(super) told: bool,
+    /// Its service has answered, and the engine has heard so in time.
+    pub(super) answered: bool,
     pub(super) ended: bool,
     /// Whether the store knows that it ended.
     pub(super) end_durable: bool,
     pub(super) sent_at: Option<Time>,
     pub(super) left_at: Option<Time>,
+}
+
+impl Try {
+    /// Until its service has answered, or it has ended (L5).
+    pub(super) fn holds_slot(&self) -> bool {
+        !self.answered && !self.ended
+    }
 }
 
 /// A lane.
@@ -134,7 +143,13 @@ impl LaneBook {
 
     /// Slots held, as the engine must see them (L5).
     pub(super) fn held(&self) -> u32 {
-        self.tries.iter().filter(|known| !known.ended).count() as u32
+        self.tries.iter().filter(|known| known.holds_slot()).count() as u32
+    }
+
+    /// Attempts without a slot that may still say how the service is: no probe beside them (L7).
+    pub(super) fn open_verdicts(&self) -> u32 {
+        let open = self.tries.iter().filter(|t| t.answered && !t.told && !t.ended);
+        open.count() as u32
     }
 
     /// Requests that the service sees right now.
@@ -353,46 +368,5 @@ impl Book {
             lane.bent = true;
             lane.announced = Some((announced, now, newest));
         }
-    }
-
-    pub(super) fn start_known(&mut self, attempt: AttemptId, at: Time) {
-        let Some(name) = self.tries.get(&attempt).cloned() else { return };
-        if let Some(known) = self.lane(&name).find_mut(attempt)
-            && !known.ended
-            && !known.unused
-        {
-            known.counts_at = at;
-            known.start_known = true;
-        }
-    }
-
-    pub(super) fn start_durable(&mut self, attempt: AttemptId, at: Time) {
-        let Some(name) = self.tries.get(&attempt).cloned() else { return };
-        if let Some(known) = self.lane(&name).find_mut(attempt) {
-            known.durable_at = at;
-        }
-    }
-
-    pub(super) fn end_durable(&mut self, attempt: AttemptId) {
-        let Some(name) = self.tries.get(&attempt).cloned() else { return };
-        if let Some(known) = self.lane(&name).find_mut(attempt) {
-            known.end_durable = true;
-        }
-    }
-
-    pub(super) fn slot_freed(&mut self, attempt: AttemptId) {
-        let now = self.now.time;
-        let Some(name) = self.tries.get(&attempt).cloned() else { return };
-        let lane = self.lane(&name);
-        let Some(known) = lane.find_mut(attempt) else { return };
-        if std::mem::replace(&mut known.ended, true) {
-            return;
-        }
-        known.start_known = true;
-        let (unused, priority) = (known.unused, known.priority);
-        if !unused {
-            lane.last_finish[priority.index()] = now;
-        }
-        self.busy -= 1;
     }
 }

@@ -41,7 +41,7 @@ impl Book {
     pub(crate) fn left_the_wire(&mut self, attempt: AttemptId, at: Time) {
         let Some(name) = self.tries.get(&attempt).cloned() else { return };
         if let Some(known) = self.lane(&name).find_mut(attempt) {
-            known.left_at = Some(at);
+            known.left_at.get_or_insert(at);
         }
     }
 
@@ -140,6 +140,7 @@ impl Book {
             start_known: false,
             unused: false,
             told: false,
+            answered: false,
             ended: false,
             end_durable: false,
             sent_at: None,
@@ -166,7 +167,7 @@ impl Book {
         if lane.paused {
             broken.push(("W3", format!("{name}: started although paused")));
         }
-        if lane.rung > 0 && lane.held() > 0 {
+        if lane.rung > 0 && lane.held() + lane.open_verdicts() > 0 {
             broken.push(("L7", format!("{name}: a second request beside the probe")));
         }
         if limits.gap_from == GapFrom::Finish && lane.plain(now) {
@@ -221,8 +222,9 @@ impl Book {
         let Some(group) = limits.group.as_ref().and_then(|name| self.groups.get(name)) else {
             return true;
         };
-        let tries = self.lanes.values().flat_map(|lane| &lane.tries).filter(|t| !t.ended);
-        let held = tries.filter(|t| t.rules.limits.group == limits.group).count() as u32;
+        let tries = self.lanes.values().flat_map(|lane| &lane.tries);
+        let held = tries.filter(|t| t.holds_slot());
+        let held = held.filter(|t| t.rules.limits.group == limits.group).count() as u32;
         group.limits.in_flight.is_none_or(|most| held < most.get())
     }
 }

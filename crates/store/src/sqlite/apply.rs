@@ -9,6 +9,7 @@ use paceline_core::{
 use rusqlite::Connection;
 
 use super::forms::Buffer;
+use super::keys::hash;
 use super::statements::{Sql, Statements};
 
 /// What the tables hold, as far as that spares them a search.
@@ -94,6 +95,9 @@ impl<'a> Writer<'a> {
                 self.run(Sql::DropLane, [lane.0.cast_signed()])
             }
             Write::Finish(report) => self.finished(report),
+            Write::FinishedKey(job, key) => {
+                self.run(Sql::FinishedKey, [hash(key), job.0.cast_signed()])
+            }
             Write::Answer(answer) => self.answer(answer),
         }
     }

@@ -11,6 +11,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::apply::Known;
 use super::forms::{Specs, Unreadable, read, read_report};
+use super::keys::hash;
 use crate::StoredJob;
 
 pub(super) fn stamp(connection: &Connection) -> rusqlite::Result<Option<Stamp>> {
@@ -86,13 +87,23 @@ pub(super) fn reservations(
 
 /// A row of `id, submitted_at, terms, spec, finished_at, report`.
 pub(super) fn stored_job(row: &Row<'_>) -> rusqlite::Result<StoredJob> {
-    let spec = Arc::new(body::<JobSpec>("job", row, 3)?);
-    let record = job_record(row, spec)?;
+    let record = job_record(row, Arc::new(spec(row, 3)?))?;
     let report = match row.get_ref(5)?.as_blob_or_null()? {
         Some(bytes) => Some(readable(5, read_report(record.id, time(row, 4)?, bytes))?),
         None => None,
     };
     Ok(StoredJob { record, report })
+}
+
+/// What never changes of a job.
+pub(super) fn spec(row: &Row<'_>, column: usize) -> rusqlite::Result<JobSpec> {
+    body("job", row, column)
+}
+
+/// The hash of the key in a job's spec, if it has one. A spec that cannot be read has none: it is
+/// on its way out.
+pub(super) fn key_hash(row: &Row<'_>, column: usize) -> Option<i64> {
+    spec(row, column).ok()?.key.as_deref().map(hash)
 }
 
 /// A row of `expires_at, conclusive, value`.

@@ -15,7 +15,7 @@ const OLDEST_SQLITE: (i32, &str) = (3_051_003, "3.51.3");
 
 /// How a file of each version becomes one of the next; the first makes a new file.
 /// A step that was ever released never changes.
-const STEPS: [&str; 1] = [
+const STEPS: [&str; 2] = [
     // An unfinished job is in `jobs`, so that a start reads those and no others. Its payload lies
     // apart: it is neither read at the start nor copied at the end. An attempt is found by its
     // number, which grows: whatever the number of lanes, one turn touches a few pages.
@@ -50,6 +50,14 @@ const STEPS: [&str; 1] = [
         lane TEXT NOT NULL, key BLOB NOT NULL,
         expires_at INTEGER NOT NULL, conclusive INTEGER, value BLOB,
         PRIMARY KEY (lane, key)
+    ) WITHOUT ROWID;
+    ",
+    // Finished jobs by their keys, of which a row holds a hash (see `keys.rs`): small, and several
+    // jobs may have the same. What was finished before this step is not found by its key.
+    "
+    CREATE TABLE finished_keys (
+        hash INTEGER NOT NULL, job INTEGER NOT NULL,
+        PRIMARY KEY (hash, job)
     ) WITHOUT ROWID;
     ",
 ];

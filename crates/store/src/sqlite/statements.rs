@@ -24,10 +24,12 @@ pub(super) enum Sql {
     DropJob,
     Answer,
     DropFinished,
+    FinishedKey,
+    DropFinishedKey,
     DropAnswer,
 }
 
-const SQL: [(Sql, &str); 20] = [
+const SQL: [(Sql, &str); 22] = [
     (Sql::Begin, "BEGIN IMMEDIATE"),
     (Sql::Commit, "COMMIT"),
     (Sql::Stamp, "INSERT OR REPLACE INTO meta VALUES (1, ?, ?, ?, ?, ?, ?, ?)"),
@@ -50,6 +52,8 @@ const SQL: [(Sql, &str); 20] = [
     (Sql::DropJob, "DELETE FROM jobs WHERE id = ?"),
     (Sql::Answer, "INSERT OR REPLACE INTO cache VALUES (?, ?, ?, ?, ?)"),
     (Sql::DropFinished, "DELETE FROM finished WHERE id = ?"),
+    (Sql::FinishedKey, "INSERT OR IGNORE INTO finished_keys VALUES (?, ?)"),
+    (Sql::DropFinishedKey, "DELETE FROM finished_keys WHERE hash = ? AND job = ?"),
     (Sql::DropAnswer, "DELETE FROM cache WHERE lane = ? AND key = ?"),
 ];
 

@@ -7,10 +7,11 @@ use paceline_core::{
     JobId, JobRecord, JobSpec, JobState, LaneId, LaneRecord, Lookup, Outcome, Priority, Record,
     Report, Reservation, Span, Stamp, Terms, Time, Write,
 };
-use paceline_store::{Memory, Store, StoredJob};
+use paceline_store::{Among, Memory, Store, StoredJob};
 
 const LANES: u64 = 5;
 const QUESTIONS: u64 = 20;
+const KEYS: u64 = 10;
 
 /// Batches without end; the same seed tells the same story.
 pub(crate) struct Story {
@@ -70,7 +71,9 @@ impl Story {
         self.next.job += 1;
         self.jobs.push(id);
         let terms = Terms { priority: None, due: None, deadline: None, callers: 1 };
-        let spec = Arc::new(JobSpec::new("fetch", &[&format!("lane{}", self.below(LANES))]));
+        let mut spec = JobSpec::new("fetch", &[&format!("lane{}", self.below(LANES))]);
+        spec.key = key_of(id);
+        let spec = Arc::new(spec);
         Write::Job(JobRecord { id: JobId(id), submitted_at: Time(id), terms, spec }, self.bytes())
     }
 
@@ -111,7 +114,9 @@ impl Story {
             cached: false,
         };
         let (state, answer, finished_at) = (JobState::Done, Answer::All, Time(self.batches));
-        vec![Write::Finish(Report { job, state, answer, finished_at, calls: vec![call] }.into())]
+        let report = Report { job, state, answer, finished_at, calls: vec![call] };
+        let key = key_of(job.0).map(|key| Write::FinishedKey(job, key));
+        [Write::Finish(report.into())].into_iter().chain(key).collect()
     }
 
     fn change(&mut self) -> Vec<Write> {
@@ -157,6 +162,15 @@ impl Story {
     }
 }
 
+/// Every third job has a key, and few are different.
+fn key_of(job: u64) -> Option<Blob> {
+    job.is_multiple_of(3).then(|| key(job % KEYS))
+}
+
+fn key(n: u64) -> Blob {
+    n.to_be_bytes().as_slice().into()
+}
+
 fn question(n: u64) -> Lookup {
     Lookup { lane: "arxiv".into(), key: n.to_le_bytes().as_slice().into() }
 }
@@ -167,6 +181,8 @@ pub(crate) struct Contents {
     pub(crate) stamp: Option<Stamp>,
     records: Vec<Record>,
     jobs: Vec<StoredJob>,
+    unfinished: Vec<StoredJob>,
+    finished: Vec<Option<StoredJob>>,
     payloads: Vec<Option<Blob>>,
     answers: Vec<Option<CachedAnswer>>,
 }
@@ -175,12 +191,15 @@ impl Contents {
     pub(crate) fn of(store: &mut dyn Store) -> Contents {
         let mut records = Vec::new();
         let stamp = store.load(&mut |record| records.push(record)).expect("a load");
-        let jobs = store.list(JobId(0), usize::MAX).expect("a list");
+        let jobs = store.list(JobId(0), usize::MAX, Among::All).expect("a list");
+        let unfinished = store.list(JobId(0), usize::MAX, Among::Unfinished).expect("a list");
+        let keys: Vec<Blob> = (0..KEYS).map(key).collect();
+        let finished = store.finished(&keys).expect("a look");
         let payload = |job: &StoredJob| store.payload(job.record.id).expect("a payload");
         let payloads = jobs.iter().map(payload).collect();
         let questions: Vec<Lookup> = (0..QUESTIONS).map(question).collect();
         let answers = store.answers(&questions, Time(0)).expect("answers");
-        Contents { stamp, records, jobs, payloads, answers }
+        Contents { stamp, records, jobs, unfinished, finished, payloads, answers }
     }
 
     /// How many batches that is.

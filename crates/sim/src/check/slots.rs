@@ -1,0 +1,70 @@
+//! What becomes of an attempt: when it started, when its slot was free, when it ended (L4, L5).
+
+use paceline_core::{AttemptId, Time};
+
+use super::Book;
+
+impl Book {
+    pub(super) fn start_known(&mut self, attempt: AttemptId, at: Time) {
+        let Some(name) = self.tries.get(&attempt).cloned() else { return };
+        if let Some(known) = self.lane(&name).find_mut(attempt)
+            && !known.start_known
+            && !known.unused
+        {
+            known.counts_at = at;
+            known.start_known = true;
+        }
+    }
+
+    pub(super) fn start_durable(&mut self, attempt: AttemptId, at: Time) {
+        let Some(name) = self.tries.get(&attempt).cloned() else { return };
+        if let Some(known) = self.lane(&name).find_mut(attempt) {
+            known.durable_at = at;
+        }
+    }
+
+    pub(super) fn end_durable(&mut self, attempt: AttemptId) {
+        let Some(name) = self.tries.get(&attempt).cloned() else { return };
+        if let Some(known) = self.lane(&name).find_mut(attempt) {
+            known.end_durable = true;
+        }
+    }
+
+    pub(super) fn slot_freed(&mut self, attempt: AttemptId) {
+        let now = self.now.time;
+        let Some(name) = self.tries.get(&attempt).cloned() else { return };
+        let lane = self.lane(&name);
+        let Some(known) = lane.find_mut(attempt) else { return };
+        if std::mem::replace(&mut known.ended, true) {
+            return;
+        }
+        known.start_known = true;
+        let (unused, priority, answered) = (known.unused, known.priority, known.answered);
+        if answered {
+            self.answered_early -= 1;
+            return;
+        }
+        if !unused {
+            lane.last_finish[priority.index()] = now;
+        }
+        self.busy -= 1;
+    }
+
+    /// L5: the service is done with it, so the slot is free and the finish is now, if it is the
+    /// first word of it and not too many have said so.
+    pub(super) fn slot_freed_early(&mut self, attempt: AttemptId) {
+        let now = self.now.time;
+        let full = self.answered_early >= self.setup.settings.max_answered;
+        let Some(name) = self.tries.get(&attempt).cloned() else { return };
+        let lane = self.lane(&name);
+        let Some(known) = lane.find_mut(attempt) else { return };
+        if full || known.told || !known.holds_slot() {
+            return;
+        }
+        (known.answered, known.start_known) = (true, true);
+        let priority = known.priority;
+        lane.last_finish[priority.index()] = now;
+        self.busy -= 1;
+        self.answered_early += 1;
+    }
+}

@@ -1,0 +1,96 @@
+//! Promises about finding jobs: by their keys when they are finished, and those that are not.
+
+use std::sync::Arc;
+
+use paceline_core::{Blob, JobId, JobRecord, JobSpec, Time, Write};
+
+use super::{Place, job, report};
+use crate::{Among, PRUNE_STEP};
+
+fn keyed(id: u64, key: &[u8]) -> JobRecord {
+    let spec = JobSpec { key: Some(key.into()), ..(*job(id).spec).clone() };
+    JobRecord { spec: Arc::new(spec), ..job(id) }
+}
+
+fn submit(id: u64, key: &[u8]) -> Write {
+    Write::Job(keyed(id, key), b"x".as_slice().into())
+}
+
+fn finish(id: u64, key: &[u8], finished_at: u64) -> [Write; 2] {
+    let report = report(id, finished_at, vec![]);
+    [Write::Finish(report.into()), Write::FinishedKey(JobId(id), key.into())]
+}
+
+/// The numbers of the jobs found, which must be the same before and after opening anew.
+#[track_caller]
+fn found(place: &mut Place, keys: &[&[u8]]) -> Vec<Option<u64>> {
+    let keys: Vec<Blob> = keys.iter().map(|key| Blob::from(*key)).collect();
+    let before = place.store().finished(&keys).expect("a look");
+    let after = place.reopen().finished(&keys).expect("a look");
+    assert_eq!(before, after, "opening anew changes nothing");
+    for (stored, key) in after.iter().zip(&keys) {
+        let Some(stored) = stored else { continue };
+        assert_eq!(stored.record.spec.key.as_ref(), Some(key));
+        assert!(stored.report.is_some());
+        assert_eq!(place.job(stored.record.id.0).as_ref(), Some(stored));
+    }
+    after.into_iter().map(|stored| stored.map(|stored| stored.record.id.0)).collect()
+}
+
+pub(super) fn the_newest_finished_job_is_found_by_its_key(place: &mut Place) {
+    let long = vec![7; 5_000];
+    assert_eq!(found(place, &[b"a", b""]), [None, None]);
+    place.commit(&[submit(1, b"a"), submit(2, b""), submit(3, &long), submit(4, b"never")]);
+    assert_eq!(found(place, &[b"a", b"", &long]), [None, None, None], "none is finished");
+    place.commit(&[finish(1, b"a", 5), finish(2, b"", 5), finish(3, &long, 5)].concat());
+    let keys: [&[u8]; 5] = [&long, b"a", b"never", b"", b"a"];
+    assert_eq!(found(place, &keys), [Some(3), Some(1), None, Some(2), Some(1)]);
+
+    // In one batch, as the engine has it when a job is answered from the cache; and one that is
+    // not finished hides none that is.
+    place.commit(&[vec![submit(5, b"a")], finish(5, b"a", 6).to_vec()].concat());
+    place.commit(&[submit(6, b"a")]);
+    assert_eq!(found(place, &[b"a"]), [Some(5)]);
+    place.commit(&finish(6, b"a", 7));
+    assert_eq!(found(place, &[b"a"]), [Some(6)]);
+    assert_eq!(place.store().finished(&[]).expect("a look"), []);
+}
+
+pub(super) fn a_forgotten_job_is_not_found_by_its_key(place: &mut Place) {
+    let jobs = PRUNE_STEP as u64;
+    let mut writes = Vec::new();
+    for id in 1..=jobs {
+        writes.push(submit(id, &id.to_le_bytes()));
+        writes.extend(finish(id, &id.to_le_bytes(), id));
+    }
+    for (id, finished_at) in [(jobs + 1, 3), (jobs + 2, 900)] {
+        writes.push(submit(id, b"again"));
+        writes.extend(finish(id, b"again", finished_at));
+    }
+    place.commit(&writes);
+    assert_eq!(place.store().prune(Time(401), Time(0)).expect("a step"), 400);
+    assert_eq!(place.store().prune(Time(401), Time(0)).expect("a step"), 1);
+    let (gone, stays) = (400u64.to_le_bytes(), 401u64.to_le_bytes());
+    assert_eq!(found(place, &[&gone, &stays, b"again"]), [None, Some(401), Some(jobs + 2)]);
+    assert_eq!(place.store().prune(Time(901), Time(0)).expect("a step"), PRUNE_STEP - 400 + 1);
+    assert_eq!(found(place, &[&stays, b"again"]), [None, None]);
+    // The key is as good as new.
+    place.commit(&[vec![submit(jobs + 3, &gone)], finish(jobs + 3, &gone, 901).to_vec()].concat());
+    assert_eq!(found(place, &[&gone]), [Some(jobs + 3)]);
+}
+
+pub(super) fn unfinished_jobs_are_listed_alone(place: &mut Place) {
+    place
+        .commit(&(1..=9).map(|id| Write::Job(job(id), b"x".as_slice().into())).collect::<Vec<_>>());
+    place.commit(&[1, 2, 3, 7].map(|id| Write::Finish(report(id, 5, vec![]).into())));
+    let mut listed = |after, most| -> Vec<u64> {
+        let listed = place.store().list(JobId(after), most, Among::Unfinished).expect("a list");
+        assert!(listed.iter().all(|stored| stored.report.is_none()));
+        listed.iter().map(|stored| stored.record.id.0).collect()
+    };
+    assert_eq!(listed(0, 3), [4, 5, 6]);
+    assert_eq!(listed(6, 3), [8, 9]);
+    assert_eq!(listed(9, 3), [0; 0]);
+    assert_eq!(listed(0, usize::MAX), [4, 5, 6, 8, 9]);
+    assert_eq!(listed(u64::MAX, 3), [0; 0]);
+}

@@ -1,10 +1,14 @@
-//! A rate-limited HTTP service to test clients against. It measures where it counts: at arrival.
+//! Servers to test clients against: one keeps limits, one misbehaves. They measure where it counts: at arrival.
 
 mod behaviour;
 mod check;
+pub mod files;
 mod gate;
+mod listening;
 mod log;
+pub mod proxy;
 mod ratio;
+mod request;
 mod serve;
 
 pub use behaviour::{Behaviour, Preset, PresetError};

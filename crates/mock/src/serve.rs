@@ -157,7 +157,7 @@ impl Drop for Open {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the mock measures its clients by its own clock")]
-fn read_clock() -> Instant {
+pub(crate) fn read_clock() -> Instant {
     Instant::now()
 }
 

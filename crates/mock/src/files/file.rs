@@ -1,0 +1,163 @@
+//! What stands at a path: a file with its validators, or an answer given as it is.
+
+use std::time::SystemTime;
+
+use super::content::Content;
+
+/// Names and values of header lines. Values are bytes: some servers send anything.
+pub(crate) type Headers = Vec<(String, Vec<u8>)>;
+
+/// A file as a server offers it. By default with ranges, a length and no validator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct File {
+    pub(crate) content: Content,
+    pub(crate) etag: Option<String>,
+    pub(crate) last_modified: Option<String>,
+    pub(crate) headers: Headers,
+    pub(crate) framing: Framing,
+    pub(crate) ranges: Ranges,
+}
+
+/// How the end of a body is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Framing {
+    /// By `Content-Length`.
+    #[default]
+    Length,
+    /// By a last chunk.
+    Chunked,
+    /// By closing the connection.
+    UntilClose,
+}
+
+/// Whether parts of a file can be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ranges {
+    Offered,
+    Refused,
+}
+
+impl File {
+    /// A file of these bytes.
+    pub fn of(bytes: impl Into<Vec<u8>>) -> File {
+        File::with(Content::Kept(bytes.into().into()))
+    }
+
+    /// A file of [`super::content`]`(name, size)`, made while it is sent: it may be larger than memory.
+    pub fn named(name: &str, size: u64) -> File {
+        File::with(Content::named(name, size))
+    }
+
+    pub(crate) fn with(content: Content) -> File {
+        File {
+            content,
+            etag: None,
+            last_modified: None,
+            headers: Headers::new(),
+            framing: Framing::Length,
+            ranges: Ranges::Offered,
+        }
+    }
+
+    /// With an entity tag as it is sent: `"\"v1\""`, or `"W/\"v1\""` for a weak one.
+    #[must_use]
+    pub fn etag(mut self, tag: &str) -> File {
+        self.etag = Some(tag.to_string());
+        self
+    }
+
+    /// With the date of its last change, as it is sent.
+    #[must_use]
+    pub fn last_modified(mut self, date: &str) -> File {
+        self.last_modified = Some(date.to_string());
+        self
+    }
+
+    /// With the date of its last change.
+    #[must_use]
+    pub fn modified_at(self, moment: SystemTime) -> File {
+        self.last_modified(&httpdate::fmt_http_date(moment))
+    }
+
+    /// With one more header line, of any bytes.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> File {
+        self.headers.push((name.to_string(), value.as_ref().to_vec()));
+        self
+    }
+
+    /// With another way to tell where it ends.
+    #[must_use]
+    pub fn framing(mut self, framing: Framing) -> File {
+        self.framing = framing;
+        self
+    }
+
+    /// Always sent whole, with `Accept-Ranges: none`.
+    #[must_use]
+    pub fn without_ranges(mut self) -> File {
+        self.ranges = Ranges::Refused;
+        self
+    }
+}
+
+/// An answer given as it is, whatever the request asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: Headers,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    /// An answer without a body.
+    pub fn status(status: u16) -> Answer {
+        Answer { status, headers: Headers::new(), body: Vec::new() }
+    }
+
+    /// A redirect; `location` may be relative, absolute or nonsense.
+    pub fn redirect(status: u16, location: impl AsRef<[u8]>) -> Answer {
+        Answer::status(status).header("location", location)
+    }
+
+    /// With `Retry-After`, in seconds or as a date.
+    #[must_use]
+    pub fn retry_after(self, when: &str) -> Answer {
+        self.header("retry-after", when)
+    }
+
+    /// With one more header line, of any bytes.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Answer {
+        self.headers.push((name.to_string(), value.as_ref().to_vec()));
+        self
+    }
+
+    /// With a body.
+    #[must_use]
+    pub fn body(mut self, bytes: impl Into<Vec<u8>>) -> Answer {
+        self.body = bytes.into();
+        self
+    }
+}
+
+/// What can stand at a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resource {
+    /// A file.
+    File(File),
+    /// An answer given as it is.
+    Answer(Answer),
+}
+
+impl From<File> for Resource {
+    fn from(file: File) -> Resource {
+        Resource::File(file)
+    }
+}
+
+impl From<Answer> for Resource {
+    fn from(answer: Answer) -> Resource {
+        Resource::Answer(answer)
+    }
+}

@@ -1,1 +1,212 @@
-//! What robots.txt allows.
+//! What robots.txt allows (RFC 9309), and how fast.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use url::Url;
+
+use super::announced::number;
+
+mod pattern;
+
+use pattern::{Pattern, target};
+
+/// How much of a file is read; RFC 9309 asks for no less. A line cut there does not count.
+pub const LARGEST_FILE: usize = 500 << 10;
+
+/// The most rules that are kept. The shortest line with a rule has eight bytes, so that no file
+/// within its own bound comes here.
+pub const MOST_RULES: usize = LARGEST_FILE / 8;
+
+/// The longest delay that is heeded.
+pub const LONGEST_CRAWL_DELAY: Duration = Duration::from_hours(1);
+
+/// The longest path with query that is compared with rules; where there are rules, what is longer
+/// is not allowed. It bounds what a hostile file can cost.
+pub const LONGEST_TARGET: usize = 8 << 10;
+
+/// What one site allows one program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Robots {
+    /// Those that win stand first.
+    rules: Vec<Rule>,
+    crawl_delay: Option<Duration>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Rule {
+    pattern: Pattern,
+    access: Access,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Access {
+    Allow,
+    Disallow,
+}
+
+impl Robots {
+    /// The rules of a file for the program that calls itself `product_token`.
+    ///
+    /// All groups for the program count together; those for `*` only where there is none. Whatever
+    /// is not understood is passed over.
+    pub fn parse(bytes: &[u8], product_token: &str) -> Robots {
+        let mut reading = Reading { product: identifier(product_token.as_bytes()), ..Reading::NEW };
+        for line in whole(bytes).split(|&byte| byte == b'\n' || byte == b'\r') {
+            reading.line(line);
+        }
+        let mut robots = if reading.named { reading.ours } else { reading.everybodys };
+        // The longest match wins, and among equals the one that allows.
+        robots.rules.sort_by_key(|rule| (Reverse(rule.pattern.len()), rule.access));
+        robots
+    }
+
+    /// No rules: what a site without robots.txt allows.
+    pub fn allow_all() -> Robots {
+        Robots::default()
+    }
+
+    /// Nothing but robots.txt itself.
+    pub fn disallow_all() -> Robots {
+        let pattern = Pattern::parse(b"/").expect("a path");
+        Robots { rules: vec![Rule { pattern, access: Access::Disallow }], crawl_delay: None }
+    }
+
+    /// What the status of robots.txt says by itself, `None` where its text is to be read.
+    ///
+    /// A missing file allows everything. A server in trouble allows nothing for now, and neither
+    /// does one that says `429`: it has rules and asks for patience. The caller follows redirects
+    /// first; one left over counts as a missing file.
+    pub fn of_status(status: u16) -> Option<Robots> {
+        match status {
+            200..=299 => None,
+            429 => Some(Robots::disallow_all()),
+            300..=499 => Some(Robots::allow_all()),
+            _ => Some(Robots::disallow_all()),
+        }
+    }
+
+    /// Whether `url` may be asked for.
+    pub fn allows(&self, url: &Url) -> bool {
+        if self.rules.is_empty() || url.path() == "/robots.txt" {
+            return true;
+        }
+        let target = target(url);
+        if target.len() > LONGEST_TARGET {
+            return false;
+        }
+        let rule = self.rules.iter().find(|rule| rule.pattern.matches(&target));
+        rule.is_none_or(|rule| rule.access == Access::Allow)
+    }
+
+    /// The pause between requests that the site asks for.
+    pub fn crawl_delay(&self) -> Option<Duration> {
+        self.crawl_delay
+    }
+}
+
+/// A file while it is read.
+struct Reading<'a> {
+    product: &'a [u8],
+    /// Whether any group is for this program by name.
+    named: bool,
+    group: Group,
+    ours: Robots,
+    everybodys: Robots,
+}
+
+/// Whom the lines that follow concern.
+#[derive(Clone, Copy, Default)]
+struct Group {
+    ours: bool,
+    everybodys: bool,
+    /// Whether a rule has been read: the next name then begins another group.
+    closed: bool,
+}
+
+impl Reading<'_> {
+    const NEW: Reading<'static> = Reading {
+        product: b"",
+        named: false,
+        group: Group { ours: false, everybodys: false, closed: false },
+        ours: Robots { rules: Vec::new(), crawl_delay: None },
+        everybodys: Robots { rules: Vec::new(), crawl_delay: None },
+    };
+
+    fn line(&mut self, line: &[u8]) {
+        let line = line.split(|&byte| byte == b'#').next().unwrap_or(line);
+        let Some(colon) = line.iter().position(|&byte| byte == b':') else { return };
+        let key = line[..colon].trim_ascii().to_ascii_lowercase();
+        let value = line[colon + 1..].trim_ascii();
+        match &key[..] {
+            b"user-agent" => self.name(value),
+            b"allow" => self.rule(value, Access::Allow),
+            b"disallow" => self.rule(value, Access::Disallow),
+            b"crawl-delay" => self.delay(value),
+            // Sitemaps and what others invented stand anywhere and end no group.
+            _ => {}
+        }
+    }
+
+    fn name(&mut self, value: &[u8]) {
+        if self.group.closed {
+            self.group = Group::default();
+        }
+        if value.first() == Some(&b'*') {
+            self.group.everybodys = true;
+        } else if !self.product.is_empty() && identifier(value).eq_ignore_ascii_case(self.product) {
+            self.group.ours = true;
+            self.named = true;
+        }
+    }
+
+    fn rule(&mut self, value: &[u8], access: Access) {
+        // An empty rule is how files say that nothing is disallowed.
+        let Some(pattern) = Pattern::parse(value) else { return self.group.closed = true };
+        self.tell(|robots| {
+            if robots.rules.len() < MOST_RULES {
+                robots.rules.push(Rule { pattern: pattern.clone(), access });
+            }
+        });
+    }
+
+    fn delay(&mut self, value: &[u8]) {
+        let seconds = std::str::from_utf8(value).ok().and_then(number);
+        let delay = seconds.map(|seconds| {
+            let delay = Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_CRAWL_DELAY);
+            delay.min(LONGEST_CRAWL_DELAY)
+        });
+        self.tell(|robots| robots.crawl_delay = robots.crawl_delay.max(delay));
+    }
+
+    fn tell(&mut self, mut tell: impl FnMut(&mut Robots)) {
+        self.group.closed = true;
+        if self.group.ours {
+            tell(&mut self.ours);
+        }
+        if self.group.everybodys {
+            tell(&mut self.everybodys);
+        }
+    }
+}
+
+/// The name without version or comment: `Paceline/1.0` is `Paceline`.
+fn identifier(text: &[u8]) -> &[u8] {
+    let part = |byte: &u8| byte.is_ascii_alphabetic() || matches!(byte, b'-' | b'_');
+    &text[..text.iter().position(|byte| !part(byte)).unwrap_or(text.len())]
+}
+
+/// The text within the bound, without a mark at its start and a line cut at its end.
+fn whole(bytes: &[u8]) -> &[u8] {
+    let text = match bytes.get(..LARGEST_FILE) {
+        Some(text) if bytes.len() > LARGEST_FILE => {
+            let end = text.iter().rposition(|byte| matches!(byte, b'\n' | b'\r'));
+            &text[..end.unwrap_or(0)]
+        }
+        _ => bytes,
+    };
+    text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+//! The client: connections kept and made, requests within their time.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use hyper::Request;
+use hyper::header::HeaderValue;
+use url::Url;
+
+use super::connect::{Tls, connect};
+use super::connection::{Connection, Exchange, NoBody};
+use super::error::HttpError;
+use super::origin::Origin;
+use super::proxy::Proxies;
+
+/// Idle connections that are kept in all; beyond it the one that idles longest is closed.
+const MOST_IDLE: usize = 256;
+/// What is left of an unwanted body is read up to here to keep the connection; beyond it a new
+/// connection is cheaper.
+const MOST_DRAINED: u64 = 64 << 10;
+/// And for so long.
+const DRAIN_WITHIN: Duration = Duration::from_secs(1);
+
+/// How long things may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// Until there is a connection, encryption included.
+    pub connect: Duration,
+    /// From the request to the head of the answer.
+    pub first_byte: Duration,
+    /// Between two pieces of a body.
+    pub idle: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Patience {
+        Patience {
+            connect: Duration::from_secs(10),
+            first_byte: Duration::from_secs(30),
+            idle: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Makes requests, one for each that was asked for: it neither retries nor follows (B5).
+pub struct Client {
+    patience: Patience,
+    proxies: Proxies,
+    tls: Tls,
+    idle: Mutex<Idle>,
+}
+
+/// Connections that wait for a request, the freshest of each server at the end.
+#[derive(Default)]
+struct Idle {
+    by_origin: BTreeMap<Origin, Vec<(u64, Connection)>>,
+    count: usize,
+    /// Grows with each connection that is put aside: the smallest idles longest.
+    clock: u64,
+}
+
+impl Client {
+    /// A client that goes through these proxies.
+    pub fn new(patience: Patience, proxies: Proxies) -> Client {
+        Client { patience, proxies, tls: Tls::default(), idle: Mutex::default() }
+    }
+
+    /// A connection to the server of `url`: one that idles, else a new one.
+    pub async fn connection(&self, url: &Url) -> Result<Connection, HttpError> {
+        let origin = Origin::of(url).expect("only http and https come here");
+        while let Some(mut connection) = self.take(&origin) {
+            if connection.is_open().await {
+                return Ok(connection);
+            }
+        }
+        let proxy = self.proxies.of(url)?;
+        let open = async {
+            let connected = connect(&origin, proxy, &self.tls).await?;
+            Connection::open(connected).await
+        };
+        let connection = within(self.patience.connect, "connecting", open).await?;
+        if let Some(shared) = connection.share() {
+            self.put(origin, shared);
+        }
+        Ok(connection)
+    }
+
+    /// Whether the way leads through a proxy that reads along, and so needs the whole address.
+    pub fn reads_along(&self, url: &Url) -> bool {
+        url.scheme() == "http" && matches!(self.proxies.of(url), Ok(Some(_)))
+    }
+
+    /// What such a proxy wants to be told.
+    pub fn proxy_authorization(&self, url: &Url) -> Option<HeaderValue> {
+        let proxy = self.proxies.of(url).ok().flatten().filter(|_| url.scheme() == "http")?;
+        proxy.authorization().cloned()
+    }
+
+    /// Sends a request over a connection to its server.
+    pub async fn send(
+        &self,
+        url: &Url,
+        connection: Connection,
+        request: Request<NoBody>,
+    ) -> Result<Exchange, HttpError> {
+        let send = connection.send(request);
+        let sent = within(self.patience.first_byte, "waiting for an answer", send).await;
+        self.judged(url, sent)
+    }
+
+    /// The next piece of a body, within its time.
+    pub async fn piece(
+        &self,
+        url: &Url,
+        exchange: &mut Exchange,
+    ) -> Result<Option<bytes::Bytes>, HttpError> {
+        let piece = exchange.piece();
+        let piece = within(self.patience.idle, "the next piece of the body", piece).await;
+        self.judged(url, piece)
+    }
+
+    /// A shared connection over which something failed is not handed out again.
+    fn judged<T>(&self, url: &Url, result: Result<T, HttpError>) -> Result<T, HttpError> {
+        if result.is_err()
+            && let Some(origin) = Origin::of(url)
+        {
+            let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+            idle.drop_shared(&origin);
+        }
+        result
+    }
+
+    /// Takes back a connection over which nothing was sent, or nothing more is to come.
+    pub fn keep(&self, url: &Url, connection: Connection) {
+        // One of HTTP/2 stands among the idle ones already.
+        if connection.share().is_none() {
+            self.put(Origin::of(url).expect("it led here"), connection);
+        }
+    }
+
+    /// Ends an exchange whose body was read to its end.
+    pub async fn finish(&self, url: &Url, exchange: Exchange) {
+        let mut connection = exchange.into_connection();
+        if connection.is_open().await {
+            self.keep(url, connection);
+        }
+    }
+
+    /// Ends an exchange whose body nobody wants: a short rest is read, a long one cut off.
+    pub async fn discard(&self, url: &Url, mut exchange: Exchange) {
+        if exchange.length().is_some_and(|length| length > MOST_DRAINED) {
+            return;
+        }
+        let drain = async {
+            let mut left = MOST_DRAINED;
+            while let Some(piece) = exchange.piece().await.ok()? {
+                left = left.checked_sub(piece.len() as u64)?;
+            }
+            Some(())
+        };
+        if let Ok(Some(())) = tokio::time::timeout(DRAIN_WITHIN, drain).await {
+            self.finish(url, exchange).await;
+        }
+    }
+
+    fn take(&self, origin: &Origin) -> Option<Connection> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = idle.by_origin.get_mut(origin)?;
+        let shared = waiting.last().and_then(|(_, connection)| connection.share());
+        if let Some(shared) = shared.filter(Connection::is_usable) {
+            return Some(shared);
+        }
+        let connection = waiting.pop();
+        if waiting.is_empty() {
+            idle.by_origin.remove(origin);
+        }
+        idle.count -= usize::from(connection.is_some());
+        connection.map(|(_, connection)| connection)
+    }
+
+    fn put(&self, origin: Origin, connection: Connection) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.count >= MOST_IDLE {
+            idle.close_oldest();
+        }
+        idle.clock += 1;
+        idle.count += 1;
+        let stamp = idle.clock;
+        idle.by_origin.entry(origin).or_default().push((stamp, connection));
+    }
+}
+
+impl Idle {
+    fn drop_shared(&mut self, origin: &Origin) {
+        let Some(waiting) = self.by_origin.get_mut(origin) else { return };
+        let before = waiting.len();
+        waiting.retain(|(_, connection)| connection.share().is_none());
+        self.count -= before - waiting.len();
+        if waiting.is_empty() {
+            self.by_origin.remove(origin);
+        }
+    }
+
+    fn close_oldest(&mut self) {
+        let oldest = self.by_origin.iter().min_by_key(|(_, waiting)| waiting[0].0);
+        let Some(origin) = oldest.map(|(origin, _)| origin.clone()) else { return };
+        let waiting = self.by_origin.get_mut(&origin).expect("just found");
+        waiting.remove(0);
+        if waiting.is_empty() {
+            self.by_origin.remove(&origin);
+        }
+        self.count -= 1;
+    }
+}
+
+async fn within<T>(
+    span: Duration,
+    what: &'static str,
+    work: impl Future<Output = Result<T, HttpError>>,
+) -> Result<T, HttpError> {
+    match tokio::time::timeout(span, work).await {
+        Ok(done) => done,
+        Err(_) => Err(HttpError::Timeout(what, span)),
+    }
+}

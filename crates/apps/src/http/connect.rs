@@ -1,0 +1,184 @@
+//! From a server's name to bytes that flow: addresses, sockets, proxies, TLS.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use hyper::header::HeaderValue;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::error::HttpError;
+use super::origin::{Origin, Scheme};
+use super::proxy::Proxy;
+
+/// How long an address is tried alone before the next one is tried beside it (RFC 8305).
+const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
+/// Addresses of one name that are tried at most.
+const MOST_ADDRESSES: usize = 8;
+/// The longest answer of a proxy before its tunnel begins.
+const LONGEST_PROXY_HEAD: usize = 16 << 10;
+
+/// A stream to a server, of whatever kind.
+pub(super) type Stream = Box<dyn Wire>;
+
+/// Bytes in both directions.
+pub(super) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
+
+/// What was agreed with the server about how to speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Protocol {
+    Http1,
+    Http2,
+}
+
+/// A stream that is ready for requests.
+pub(super) struct Connected {
+    pub(super) stream: Stream,
+    pub(super) protocol: Protocol,
+    /// The server's address, or the proxy's.
+    pub(super) peer: SocketAddr,
+}
+
+/// TLS as the system trusts it, set up when it is first needed: reading the roots takes time.
+#[derive(Default)]
+pub(super) struct Tls(OnceLock<Result<TlsConnector, String>>);
+
+impl Tls {
+    fn connector(&self) -> Result<&TlsConnector, HttpError> {
+        let made = self.0.get_or_init(|| {
+            let found = rustls_native_certs::load_native_certs();
+            let mut roots = RootCertStore::empty();
+            roots.add_parsable_certificates(found.certs);
+            if roots.is_empty() {
+                return Err("the system trusts no certificates: install `ca-certificates`, or \
+                            name a file in SSL_CERT_FILE"
+                    .to_string());
+            }
+            let provider = Arc::new(rustls::crypto::ring::default_provider());
+            let config = ClientConfig::builder_with_provider(provider)
+                .with_safe_default_protocol_versions()
+                .map_err(|error| error.to_string())?;
+            let mut config = config.with_root_certificates(roots).with_no_client_auth();
+            config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+            Ok(TlsConnector::from(Arc::new(config)))
+        });
+        made.as_ref().map_err(|why| HttpError::Tls(why.clone()))
+    }
+
+    async fn wrap(
+        &self,
+        stream: Stream,
+        origin: &Origin,
+        peer: SocketAddr,
+    ) -> Result<Connected, HttpError> {
+        let name = ServerName::try_from(origin.bare_host().to_string())
+            .map_err(|error| HttpError::Tls(error.to_string()))?;
+        let stream = self.connector()?.connect(name, stream).await.map_err(tls_error)?;
+        let protocol = match stream.get_ref().1.alpn_protocol() {
+            Some(b"h2") => Protocol::Http2,
+            _ => Protocol::Http1,
+        };
+        Ok(Connected { stream: Box::new(stream), protocol, peer })
+    }
+}
+
+/// A handshake that ends early is a bad line; a certificate that is wrong stays wrong.
+fn tls_error(error: io::Error) -> HttpError {
+    let inner = error.get_ref();
+    if inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()).is_some() {
+        HttpError::Tls(error.to_string())
+    } else {
+        HttpError::Connect(error)
+    }
+}
+
+/// Connects to the server, through its proxy if it has one.
+pub(super) async fn connect(
+    origin: &Origin,
+    proxy: Option<&Proxy>,
+    tls: &Tls,
+) -> Result<Connected, HttpError> {
+    let stream = match proxy {
+        None => dial(origin.bare_host(), origin.port).await?,
+        Some(proxy) => dial(proxy.host(), proxy.port()).await?,
+    };
+    let peer = stream.peer_addr().map_err(HttpError::Connect)?;
+    match (origin.scheme, proxy) {
+        (Scheme::Http, _) => {
+            Ok(Connected { stream: Box::new(stream), protocol: Protocol::Http1, peer })
+        }
+        (Scheme::Https, None) => tls.wrap(Box::new(stream), origin, peer).await,
+        (Scheme::Https, Some(proxy)) => {
+            let stream = tunnel(stream, origin, proxy.authorization()).await?;
+            tls.wrap(Box::new(stream), origin, peer).await
+        }
+    }
+}
+
+/// The first of a host's addresses that answers.
+async fn dial(host: &str, port: u16) -> Result<TcpStream, HttpError> {
+    let found = tokio::net::lookup_host((host, port)).await;
+    let found = found.map_err(|error| HttpError::Resolve(host.to_string(), error))?;
+    let mut addresses = found.take(MOST_ADDRESSES);
+    let mut racing = FuturesUnordered::new();
+    let mut failed = None;
+    loop {
+        if let Some(address) = addresses.next() {
+            racing.push(TcpStream::connect(address));
+        } else if racing.is_empty() {
+            let none = || HttpError::Resolve(host.to_string(), io::ErrorKind::NotFound.into());
+            return Err(failed.map_or_else(none, HttpError::Connect));
+        }
+        let patience =
+            if addresses.size_hint().1 == Some(0) { Duration::MAX } else { NEXT_ADDRESS_AFTER };
+        match tokio::time::timeout(patience, racing.next()).await {
+            Ok(Some(Ok(stream))) => {
+                // Requests are small and complete: nothing is gained by waiting for more.
+                stream.set_nodelay(true).map_err(HttpError::Connect)?;
+                return Ok(stream);
+            }
+            Ok(Some(Err(error))) => failed = Some(error),
+            Ok(None) | Err(_) => {}
+        }
+    }
+}
+
+/// Asks a proxy for a tunnel to the server.
+async fn tunnel(
+    mut stream: TcpStream,
+    origin: &Origin,
+    authorization: Option<&HeaderValue>,
+) -> Result<TcpStream, HttpError> {
+    let target = format!("{}:{}", origin.host, origin.port);
+    let mut head = format!("CONNECT {target} HTTP/1.1\r\nhost: {target}\r\n").into_bytes();
+    if let Some(value) = authorization {
+        head.extend_from_slice(b"proxy-authorization: ");
+        head.extend_from_slice(value.as_bytes());
+        head.extend_from_slice(b"\r\n");
+    }
+    head.extend_from_slice(b"\r\n");
+    stream.write_all(&head).await.map_err(HttpError::Connect)?;
+    let mut answer = Vec::with_capacity(256);
+    while !answer.ends_with(b"\r\n\r\n") {
+        if answer.len() >= LONGEST_PROXY_HEAD {
+            return Err(HttpError::Proxy("its answer has no end".to_string()));
+        }
+        // Byte by byte: what follows the head belongs to the tunnel.
+        answer.push(stream.read_u8().await.map_err(HttpError::Connect)?);
+    }
+    let line = answer.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let status = line.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
+    if status.first() == Some(&b'2') {
+        Ok(stream)
+    } else {
+        Err(HttpError::Proxy(String::from_utf8_lossy(&line[..line.len().min(200)]).into_owned()))
+    }
+}

@@ -1,0 +1,213 @@
+//! One connection, and one exchange over it at a time.
+//!
+//! An HTTP/1 connection is driven by whoever uses it, not by a task of its own: when the attempt
+//! is dropped the socket is closed in that moment (L5), and no wake-up crosses threads per chunk.
+//! Over HTTP/2 many exchanges share one connection, so that one has a task.
+
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Empty;
+use hyper::body::{Body as _, Incoming};
+use hyper::client::conn::{http1, http2};
+use hyper::header::HOST;
+use hyper::{HeaderMap, Request, Response, StatusCode, Version};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+
+use super::connect::{Connected, Protocol, Stream};
+use super::error::HttpError;
+
+/// The head of an answer, and the pieces in which bodies are read, at most.
+const LARGEST_HEAD: usize = 256 << 10;
+/// Header lines of an answer at most.
+const MOST_HEADERS: usize = 200;
+
+/// How often a shared connection is asked whether it is alive, and how long it may take to say so.
+const PING_EVERY: Duration = Duration::from_secs(10);
+const PING_WITHIN: Duration = Duration::from_secs(10);
+
+/// Requests of this client have no body.
+pub(super) type NoBody = Empty<Bytes>;
+
+type Driver = Pin<Box<http1::Connection<TokioIo<Stream>, NoBody>>>;
+
+/// A connection that is ready for a request.
+pub struct Connection {
+    sender: Sender,
+    /// The server's address, or the proxy's.
+    pub peer: SocketAddr,
+}
+
+enum Sender {
+    Http1 { sender: http1::SendRequest<NoBody>, driver: Driver },
+    Http2(http2::SendRequest<NoBody>),
+}
+
+impl Connection {
+    /// Begins to speak HTTP on a fresh stream.
+    pub(super) async fn open(connected: Connected) -> Result<Connection, HttpError> {
+        let Connected { stream, protocol, peer } = connected;
+        let stream = TokioIo::new(stream);
+        let broken = |error| HttpError::of(&error, 0);
+        let sender = match protocol {
+            Protocol::Http1 => {
+                let mut builder = http1::Builder::new();
+                builder.max_buf_size(LARGEST_HEAD).max_headers(MOST_HEADERS);
+                let (sender, driver) = builder.handshake(stream).await.map_err(broken)?;
+                Sender::Http1 { sender, driver: Box::pin(driver) }
+            }
+            Protocol::Http2 => {
+                let mut builder = http2::Builder::new(TokioExecutor::new());
+                builder
+                    .timer(TokioTimer::new())
+                    .adaptive_window(true)
+                    .keep_alive_interval(PING_EVERY)
+                    .keep_alive_timeout(PING_WITHIN)
+                    .max_header_list_size(LARGEST_HEAD as u32);
+                let (sender, driver) = builder.handshake(stream).await.map_err(broken)?;
+                #[expect(clippy::disallowed_methods, reason = "many exchanges share it")]
+                tokio::spawn(driver);
+                Sender::Http2(sender)
+            }
+        };
+        Ok(Connection { sender, peer })
+    }
+
+    /// A second one over the same wire, if the protocol allows that.
+    pub(super) fn share(&self) -> Option<Connection> {
+        match &self.sender {
+            Sender::Http1 { .. } => None,
+            Sender::Http2(sender) => {
+                Some(Connection { sender: Sender::Http2(sender.clone()), peer: self.peer })
+            }
+        }
+    }
+
+    /// Whether it is worth handing out again.
+    pub(super) fn is_usable(&self) -> bool {
+        match &self.sender {
+            Sender::Http1 { sender, .. } => !sender.is_closed(),
+            Sender::Http2(sender) => !sender.is_closed(),
+        }
+    }
+
+    /// Whether a request may still be sent; looks at what the other end has done meanwhile.
+    pub(super) async fn is_open(&mut self) -> bool {
+        poll_fn(|context| Poll::Ready(self.poll_open(context))).await
+    }
+
+    fn poll_open(&mut self, context: &mut Context<'_>) -> bool {
+        match &mut self.sender {
+            Sender::Http1 { sender, driver } => {
+                driver.as_mut().poll(context).is_pending() && sender.is_ready()
+            }
+            Sender::Http2(sender) => !sender.is_closed(),
+        }
+    }
+
+    /// Sends a request; the answer's head is there when this returns.
+    pub async fn send(mut self, request: Request<NoBody>) -> Result<Exchange, HttpError> {
+        let response = match &mut self.sender {
+            Sender::Http1 { sender, driver } => {
+                let answer = sender.send_request(request);
+                tokio::pin!(answer);
+                poll_fn(|context| {
+                    if let Poll::Ready(answer) = answer.as_mut().poll(context) {
+                        return Poll::Ready(answer);
+                    }
+                    // Whatever ends the connection is told through the answer.
+                    let _ = driver.as_mut().poll(context);
+                    answer.as_mut().poll(context)
+                })
+                .await
+            }
+            Sender::Http2(sender) => sender.send_request(whole_address(request)?).await,
+        };
+        let response: Response<Incoming> = response.map_err(|error| HttpError::of(&error, 0))?;
+        let (head, body) = response.into_parts();
+        Ok(Exchange {
+            connection: self,
+            status: head.status,
+            version: head.version,
+            headers: head.headers,
+            body,
+            received: 0,
+        })
+    }
+}
+
+/// HTTP/2 has the host in the address and not in a header.
+fn whole_address(mut request: Request<NoBody>) -> Result<Request<NoBody>, HttpError> {
+    let host = request.headers_mut().remove(HOST);
+    let host = host.as_ref().and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let address = format!("https://{host}{}", request.uri());
+    *request.uri_mut() = address.parse().map_err(|_| HttpError::NotHttp(address))?;
+    Ok(request)
+}
+
+/// An answer on its way: its head, then its body piece by piece.
+pub struct Exchange {
+    connection: Connection,
+    /// Its status.
+    pub status: StatusCode,
+    /// How it came.
+    pub version: Version,
+    /// Its headers.
+    pub headers: HeaderMap,
+    body: Incoming,
+    received: u64,
+}
+
+impl Exchange {
+    /// The next piece of the body; nothing when it is complete.
+    pub async fn piece(&mut self) -> Result<Option<Bytes>, HttpError> {
+        loop {
+            match poll_fn(|context| self.poll_frame(context)).await {
+                None => return Ok(None),
+                Some(Err(error)) => return Err(HttpError::of(&error, self.received.max(1))),
+                Some(Ok(frame)) => {
+                    // Trailers say nothing that is needed here.
+                    if let Ok(piece) = frame.into_data() {
+                        self.received += piece.len() as u64;
+                        return Ok(Some(piece));
+                    }
+                }
+            }
+        }
+    }
+
+    fn poll_frame(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, hyper::Error>>> {
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
+            return Poll::Ready(frame);
+        }
+        match &mut self.connection.sender {
+            Sender::Http1 { driver, .. } => {
+                let _ = driver.as_mut().poll(context);
+                Pin::new(&mut self.body).poll_frame(context)
+            }
+            Sender::Http2(_) => Poll::Pending,
+        }
+    }
+
+    /// The length that the server announced.
+    pub fn length(&self) -> Option<u64> {
+        self.body.size_hint().exact()
+    }
+
+    /// The address that answered.
+    pub fn peer(&self) -> SocketAddr {
+        self.connection.peer
+    }
+
+    /// The connection, after the body was read to its end; of use only if it is still open.
+    pub(super) fn into_connection(self) -> Connection {
+        self.connection
+    }
+}

@@ -1,0 +1,140 @@
+//! Patterns of paths, and the one form in which patterns and paths are compared.
+
+use url::Url;
+
+/// A path of a rule, with `*` for anything and perhaps `$` for the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pattern {
+    /// In the common form; here a `*` is always the special one.
+    text: Box<str>,
+    end: End,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Open,
+    Exact,
+}
+
+impl Pattern {
+    /// `None` for what is no path and so matches nothing.
+    pub(super) fn parse(value: &[u8]) -> Option<Pattern> {
+        if !matches!(value.first(), Some(b'/' | b'*')) {
+            return None;
+        }
+        let (value, end) = match value.strip_suffix(b"$") {
+            Some(value) => (value, End::Exact),
+            None => (value, End::Open),
+        };
+        let mut text = String::with_capacity(value.len());
+        // Anything twice is anything; without this, stars alone could cost time.
+        let mut form = Form::default();
+        for part in value.split(|&byte| byte == b'*') {
+            form.write(part, &mut text);
+            if !text.ends_with('*') {
+                text.push('*');
+            }
+        }
+        if value.last() != Some(&b'*') {
+            text.pop();
+        }
+        Some(Pattern { text: text.into(), end })
+    }
+
+    /// How specific it is.
+    pub(super) fn len(&self) -> usize {
+        self.text.len() + usize::from(self.end == End::Exact)
+    }
+
+    /// Whether it matches a target in the common form. The leftmost place is always the best one
+    /// for a part, so that nothing is tried twice: the cost is that of reading both once.
+    pub(super) fn matches(&self, target: &str) -> bool {
+        let mut parts = self.text.split('*').peekable();
+        let Some(mut rest) = target.strip_prefix(parts.next().unwrap_or("")) else { return false };
+        while let Some(part) = parts.next() {
+            if parts.peek().is_none() && self.end == End::Exact {
+                return rest.ends_with(part);
+            }
+            let Some(place) = rest.find(part) else { return false };
+            rest = &rest[place + part.len()..];
+        }
+        self.end == End::Open || rest.is_empty()
+    }
+}
+
+/// The path and query of an address in the common form.
+pub(super) fn target(url: &Url) -> String {
+    let mut text = String::new();
+    let mut form = Form::default();
+    form.write(url.path().as_bytes(), &mut text);
+    if let Some(query) = url.query() {
+        form.write(b"?", &mut text);
+        form.write(query.as_bytes(), &mut text);
+    }
+    text
+}
+
+/// Brings what means the same into one form (RFC 9309, section 2.2.2): ASCII only, letters and the
+/// like plain, everything else that may be encoded encoded in upper case.
+#[derive(Default)]
+struct Form {
+    place: Place,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Place {
+    #[default]
+    Path,
+    Query,
+}
+
+impl Form {
+    fn write(&mut self, mut bytes: &[u8], text: &mut String) {
+        while let Some((&first, rest)) = bytes.split_first() {
+            bytes = rest;
+            let encoded = if first == b'%' { octet(rest) } else { None };
+            if let Some(octet) = encoded {
+                bytes = &rest[2..];
+                match octet {
+                    _ if self.plain(octet) => text.push(char::from(octet)),
+                    _ => encode(octet, text),
+                }
+                continue;
+            }
+            if first == b'?' {
+                self.place = Place::Query;
+            }
+            match first {
+                b'%' => text.push('%'),
+                _ if unreserved(first) || reserved(first) => text.push(char::from(first)),
+                _ => encode(first, text),
+            }
+        }
+    }
+
+    /// Whether an encoded octet means the same as the plain one. In a query, slashes and colons
+    /// are nothing but signs; in a path an encoded slash is part of a name.
+    fn plain(&self, octet: u8) -> bool {
+        unreserved(octet)
+            || (self.place == Place::Query && matches!(octet, b'/' | b':' | b'?' | b'@'))
+    }
+}
+
+fn octet(rest: &[u8]) -> Option<u8> {
+    let digit = |byte: Option<&u8>| char::from(*byte?).to_digit(16);
+    let value = digit(rest.first())? * 16 + digit(rest.get(1))?;
+    u8::try_from(value).ok()
+}
+
+fn encode(octet: u8, text: &mut String) {
+    text.push_str(percent_encoding::percent_encode_byte(octet));
+}
+
+fn unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
+}
+
+/// Without star and dollar: encoded, those of an address are not the special ones of a pattern.
+fn reserved(byte: u8) -> bool {
+    b":/?#[]@!&'()+,;=".contains(&byte)
+}

@@ -1,1 +1,135 @@
-//! Lists of what to fetch.
+//! Lists of what to fetch, read one entry at a time.
+
+mod jsonl;
+mod lines;
+mod manifest;
+mod uris;
+
+use std::error::Error;
+use std::fmt;
+use std::io::BufRead;
+use std::iter::Peekable;
+
+use url::Url;
+
+use super::item::Item;
+use lines::{Line, Lines};
+
+/// How a list is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Format {
+    /// The first line that says something decides between `Jsonl` and `Plain`.
+    Auto,
+    /// A URL on each line, mirrors of one file separated by tabs; read as `Aria2`, which is the
+    /// same with options.
+    Plain,
+    /// As aria2 writes it: under the URLs of a file indented lines ` out=NAME`, ` dir=DIR` and
+    /// ` checksum=sha-256=HEX`. Other options are passed over.
+    Aria2,
+    /// On each line an object with `url` or `urls`, and with `out`, `dir` and `checksum`.
+    Jsonl,
+    /// A file such as `SHA256SUMS`.
+    Manifest {
+        /// What its names are relative to, as links are on a page: all after the last `/` is
+        /// replaced, so the URL of the manifest itself is right too.
+        base: Url,
+    },
+}
+
+/// Reads a list item by item and holds one entry at a time; blocks as its reader does.
+///
+/// After a mistake it goes on with the next entry. An item with options is complete when the line
+/// behind it was read, so in lists of URLs each item comes one line late.
+pub struct Items<R: BufRead> {
+    source: String,
+    lines: Peekable<Lines<R>>,
+    format: Format,
+}
+
+/// What is wrong with one entry of a list; shown as `list.txt:17: what is wrong`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistake {
+    /// The name of the list.
+    pub source: String,
+    /// The line, counted from 1.
+    pub line: u64,
+    /// What is wrong and what would be right; never shows a password.
+    pub what: String,
+}
+
+impl<R: BufRead> Items<R> {
+    /// The items of a list; its name is for mistakes.
+    pub fn new(source_name: &str, reader: R, format: Format) -> Items<R> {
+        Items { source: source_name.to_owned(), lines: Lines::new(reader).peekable(), format }
+    }
+
+    fn mistake(&self, line: u64, what: String) -> Mistake {
+        Mistake { source: self.source.clone(), line, what }
+    }
+
+    /// An entry that is a line.
+    fn one_line(
+        &self,
+        line: Line,
+        read: impl FnOnce(&str) -> Result<Item, String>,
+    ) -> Result<Item, Mistake> {
+        let item = line.text.and_then(|text| read(&text));
+        item.map_err(|what| self.mistake(line.number, what))
+    }
+
+    /// An entry with the options below it. They go with the entry also if it is a mistake: each of
+    /// them would look like an option that belongs to nothing.
+    fn with_options(&mut self, first: Line) -> Result<Item, Mistake> {
+        if first.indented {
+            return self.one_line(first, |_| Err(uris::ORPHAN.to_owned()));
+        }
+        let mut entry = self.one_line(first, uris::item);
+        while let Some(option) = self.lines.next_if(|line| line.indented) {
+            let Ok(item) = &mut entry else { continue };
+            let applied = option.text.and_then(|text| uris::apply(&text, item));
+            if let Err(what) = applied {
+                entry = Err(self.mistake(option.number, what));
+            }
+        }
+        entry
+    }
+}
+
+impl<R: BufRead> Iterator for Items<R> {
+    type Item = Result<Item, Mistake>;
+
+    fn next(&mut self) -> Option<Result<Item, Mistake>> {
+        let line = self.lines.next()?;
+        if self.format == Format::Auto {
+            match &line.text {
+                Ok(text) if text.trim_start().starts_with('{') => self.format = Format::Jsonl,
+                Ok(_) => self.format = Format::Plain,
+                // A line that could not be read decides nothing.
+                Err(_) => {}
+            }
+        }
+        Some(match &self.format {
+            Format::Plain | Format::Aria2 => self.with_options(line),
+            // What is still undecided could not be read, so no reader sees it.
+            Format::Auto | Format::Jsonl => self.one_line(line, jsonl::item),
+            Format::Manifest { base } => self.one_line(line, |text| manifest::item(text, base)),
+        })
+    }
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.source, self.line, self.what)
+    }
+}
+
+impl Error for Mistake {}
+
+/// A path from a list, checked here so that the mistake has a line.
+fn checked_path(path: &str) -> Result<String, String> {
+    let parts = super::name::relative(path).map_err(|error| error.to_string())?;
+    Ok(parts.join("/"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! What an answer without a file means: try again, wait, or leave it.
+
+use std::time::Duration;
+
+use hyper::StatusCode;
+use hyper::header::{CONTENT_RANGE, ETAG, HeaderMap, LAST_MODIFIED};
+use paceline::Failure;
+
+use super::task::Version;
+
+/// What an answer without a file comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// Too fast for the server; with the time it wants to be left alone, if it said so.
+    Throttled(Option<Duration>),
+    /// In vain; with the time it wants to be left alone, if it said so.
+    Failed(Failure, Option<Duration>),
+}
+
+/// What a status that brings no file comes to.
+pub(super) fn refusal(status: StatusCode, retry_after: Option<Duration>) -> Refusal {
+    let unavailable = status == StatusCode::SERVICE_UNAVAILABLE && retry_after.is_some();
+    if unavailable || status == StatusCode::TOO_MANY_REQUESTS {
+        return Refusal::Throttled(retry_after);
+    }
+    let class = format!("status_{}", status.as_u16());
+    let reason = status.canonical_reason().unwrap_or("a status without a name");
+    let failure =
+        if is_transient(status) { Failure::transient(&class) } else { Failure::permanent(&class) };
+    let failure = failure.because(&format!("{} {reason}", status.as_u16()));
+    Refusal::Failed(failure, retry_after.filter(|_| is_transient(status)))
+}
+
+/// Whether asking again later may bring another answer.
+pub(super) fn is_transient(status: StatusCode) -> bool {
+    match status.as_u16() {
+        408 | 425 | 429 => true,
+        501 | 505 => false,
+        code => (500..600).contains(&code),
+    }
+}
+
+/// The bytes that a partial answer holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Range {
+    pub(super) from: u64,
+    /// The last byte, itself included.
+    pub(super) to: u64,
+    pub(super) total: Option<u64>,
+}
+
+/// Reads `content-range`; nothing if it is missing or contradicts itself.
+pub(super) fn content_range(headers: &HeaderMap) -> Option<Range> {
+    let text = headers.get(CONTENT_RANGE)?.to_str().ok()?;
+    let (range, total) = text.trim().strip_prefix("bytes")?.trim_start().split_once('/')?;
+    let (from, to) = range.split_once('-')?;
+    let total = match total.trim() {
+        "*" => None,
+        total => Some(total.parse().ok()?),
+    };
+    let range = Range { from: from.trim().parse().ok()?, to: to.trim().parse().ok()?, total };
+    let sound = range.from <= range.to && total.is_none_or(|total| range.to < total);
+    sound.then_some(range)
+}
+
+/// Whether a refused range says that the file has no bytes at all.
+pub(super) fn is_empty(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_RANGE).is_some_and(|value| value == "bytes */0")
+}
+
+/// What the answer says about the version that it holds.
+pub(super) fn version(headers: &HeaderMap) -> Version {
+    let text = |name| {
+        let value = headers.get(name)?.to_str().ok()?;
+        (value.len() <= 1_024).then(|| value.to_string())
+    };
+    Version { etag: text(ETAG), last_modified: text(LAST_MODIFIED) }
+}
+
+impl Version {
+    /// A validator that changes with every byte; weak ones promise less.
+    pub(super) fn strong(&self) -> Option<&str> {
+        let etag = self.etag.as_deref()?;
+        let quoted = etag.len() >= 2 && etag.starts_with('"') && etag.ends_with('"');
+        quoted.then_some(etag)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::header::HeaderValue;
+
+    #[test]
+    fn r1_only_what_may_pass_is_transient() {
+        for code in [408, 425, 429, 500, 502, 503, 504, 507, 520, 599] {
+            assert!(is_transient(StatusCode::from_u16(code).expect("a status")), "{code}");
+        }
+        for code in [400, 401, 403, 404, 410, 416, 418, 451, 501, 505] {
+            assert!(!is_transient(StatusCode::from_u16(code).expect("a status")), "{code}");
+        }
+    }
+
+    #[test]
+    fn l6_too_many_requests_throttle_and_so_does_a_service_that_says_until_when() {
+        let second = Some(Duration::from_secs(1));
+        let of = |code, wait| refusal(StatusCode::from_u16(code).expect("a status"), wait);
+        assert_eq!(of(429, None), Refusal::Throttled(None));
+        assert_eq!(of(429, second), Refusal::Throttled(second));
+        assert_eq!(of(503, second), Refusal::Throttled(second));
+        assert!(matches!(of(503, None), Refusal::Failed(failure, None) if failure.retryable));
+        assert!(matches!(of(500, second), Refusal::Failed(failure, Some(_)) if failure.retryable));
+        assert!(matches!(of(404, second), Refusal::Failed(failure, None) if !failure.retryable));
+    }
+
+    #[track_caller]
+    fn check(text: &str, expected: Option<(u64, u64, Option<u64>)>) {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_RANGE, HeaderValue::from_str(text).expect("a value"));
+        let expected = expected.map(|(from, to, total)| Range { from, to, total });
+        assert_eq!(content_range(&headers), expected, "{text}");
+    }
+
+    #[test]
+    fn a_range_is_read_only_if_it_makes_sense() {
+        check("bytes 0-9/10", Some((0, 9, Some(10))));
+        check("bytes 5-9/*", Some((5, 9, None)));
+        check("bytes 5-10/10", None);
+        check("bytes 9-5/10", None);
+        check("bytes */10", None);
+        check("items 0-9/10", None);
+        check("bytes 0-99999999999999999999/*", None);
+        check("bytes", None);
+    }
+
+    #[test]
+    fn a_weak_validator_is_not_strong() {
+        let version = |etag: &str| Version { etag: Some(etag.to_string()), last_modified: None };
+        assert!(version("\"a\"").strong().is_some());
+        assert!(version("W/\"a\"").strong().is_none());
+        assert!(version("a").strong().is_none());
+        assert!(version("\"").strong().is_none());
+    }
+}

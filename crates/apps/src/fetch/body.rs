@@ -1,0 +1,271 @@
+//! A body becomes a file: the right bytes, all of them, or none.
+
+use std::io::{self, Write};
+use std::sync::atomic::Ordering;
+
+use hyper::StatusCode;
+use hyper::header::{CONTENT_DISPOSITION, CONTENT_ENCODING};
+use url::Url;
+
+use super::answer::{content_range, version};
+use super::came::{Came, permanent, transient};
+use super::checksum::Algorithm;
+use super::directory::{Folder, split};
+use super::get::{Archiving, Attempt};
+use super::name;
+use super::part::{Note, Part, RESUMED_FROM, boot_id};
+use super::record::Recorded;
+use super::request::Coding;
+use super::save::Wish;
+use super::task::{How, Named, Saved, Task, Version, shown};
+use crate::http::decode::{DecodeError, Decoder};
+use crate::http::{Exchange, HttpError};
+
+/// An attempt whose answer is a file.
+pub(super) struct Receiving<'a, 'b> {
+    pub(super) attempt: &'b Attempt<'a>,
+    pub(super) folder: Folder,
+    pub(super) algorithm: Option<Algorithm>,
+}
+
+/// What is known about a file once its bytes are there.
+pub(super) struct Whole {
+    version: Version,
+    how: How,
+    /// What the server calls it.
+    disposition: Option<String>,
+    recorded: Option<Box<Recorded>>,
+}
+
+impl Whole {
+    /// What a half file comes to that lacks nothing but its name, or some of its pieces.
+    pub(super) fn of(part: &Part) -> Option<Whole> {
+        let note = part.note.as_ref()?;
+        let complete = note.split.is_some() || note.total == Some(part.length);
+        complete.then(|| Whole {
+            version: Version { etag: Some(note.etag.clone()), last_modified: None },
+            how: How::Resumed,
+            disposition: note.disposition.clone(),
+            recorded: None,
+        })
+    }
+}
+
+impl Receiving<'_, '_> {
+    /// Reads the body into the file.
+    pub(super) async fn receive(
+        self,
+        mut exchange: Exchange,
+        half: Option<Part>,
+    ) -> Result<Saved, Came> {
+        let Attempt { get, task, call, .. } = *self.attempt;
+        let version = version(&exchange.headers);
+        let mut split = None;
+        // All that is there when the body is complete, as far as the server says.
+        let mut total = exchange.length();
+        let (mut part, how) = match (exchange.status, half) {
+            (StatusCode::PARTIAL_CONTENT, Some(half)) => {
+                let (part, end) = continued(&exchange, &version, half)?;
+                total = Some(end);
+                (part, How::Resumed)
+            }
+            (StatusCode::PARTIAL_CONTENT, None) => {
+                let (note, end) = self.first_piece(&exchange, &version)?;
+                (split, total) = (note, Some(end));
+                (self.begun(None), How::Fetched)
+            }
+            (_, half) => (self.begun(half), How::Fetched),
+        };
+        get.check_size(split.as_ref().map_or(total, |note: &Note| note.total))?;
+        let mut decoder = self.decoder(&exchange)?;
+        if decoder.is_none() && split.is_none() && get.archiving == Archiving::No {
+            self.note(&mut part, &exchange, &version, total)?;
+        }
+        let reading = get.progress.begin(call.attempt(), &task.target, part.length, total);
+        while let Some(piece) = get.client.piece(self.attempt.url, &mut exchange).await? {
+            get.rate.pay(piece.len()).await;
+            reading.received(piece.len());
+            match &mut decoder {
+                None => part.append(&piece)?,
+                Some(decoder) => {
+                    decoder.push(&piece, &mut part).map_err(|error| undecodable(&error))?;
+                }
+            }
+            if part.length > get.largest {
+                part.discard();
+                return Err(get.too_large());
+            }
+            part.keep_up().await?;
+        }
+        if let Some(decoder) = decoder {
+            decoder.finish().map_err(|error| undecodable(&error))?;
+        } else if let Some(total) = total.filter(|total| *total != part.length) {
+            return Err(HttpError::Short(part.length.min(total)).into());
+        }
+        let disposition = disposition(&exchange);
+        let recorded = self.attempt.recorded(&exchange);
+        get.client.finish(self.attempt.url, exchange).await;
+        drop(reading);
+        let whole = Whole { version, how, disposition, recorded };
+        match split {
+            None => self.finish(part, whole).await,
+            Some(note) => {
+                get.left_over.half_files.store(true, Ordering::Relaxed);
+                part.split(Note { disposition: whole.disposition, ..note }).await?;
+                Err(Came::Split(Box::new(task.again(self.attempt.url))))
+            }
+        }
+    }
+
+    /// What follows the first piece of a file: nothing if it was all of it.
+    fn first_piece(
+        &self,
+        exchange: &Exchange,
+        version: &Version,
+    ) -> Result<(Option<Note>, u64), Came> {
+        let Attempt { get, task, url, .. } = *self.attempt;
+        let asked = get.segments > 1 && !task.unsplit;
+        let range = content_range(&exchange.headers).filter(|range| range.from == 0 && asked);
+        let Some(range) = range else {
+            let message = "a part of the file came, but all of it was asked for";
+            return Err(permanent("range", message));
+        };
+        let note = self.splits(exchange, version);
+        if note.is_none() && range.total != Some(range.to + 1) {
+            let task = Task { unsplit: true, ..task.again(url) };
+            return Err(Came::Moved(Box::new(task), url.clone()));
+        }
+        Ok((note, range.to + 1))
+    }
+
+    /// A file without bytes, of which no piece can be asked for.
+    pub(super) async fn nothing(self, exchange: Exchange) -> Result<Saved, Came> {
+        let version = version(&exchange.headers);
+        self.attempt.get.client.discard(self.attempt.url, exchange).await;
+        let part = self.begun(None);
+        let whole = Whole { version, how: How::Fetched, disposition: None, recorded: None };
+        self.finish(part, whole).await
+    }
+
+    /// A part from the first byte on.
+    fn begun(&self, half: Option<Part>) -> Part {
+        match half {
+            None => Part::fresh(self.folder.clone(), &self.attempt.task.part, self.algorithm),
+            Some(part) => part.restart(),
+        }
+    }
+
+    /// Makes a file that is worth it resumable.
+    fn note(
+        &self,
+        part: &mut Part,
+        exchange: &Exchange,
+        version: &Version,
+        total: Option<u64>,
+    ) -> io::Result<()> {
+        let worth_it = total.is_none_or(|total| total >= RESUMED_FROM);
+        let Some(etag) = version.strong().filter(|_| worth_it && part.note.is_none()) else {
+            return Ok(());
+        };
+        self.attempt.get.left_over.half_files.store(true, Ordering::Relaxed);
+        part.keep_note(Note {
+            url: self.attempt.url.to_string(),
+            etag: etag.to_string(),
+            total,
+            boot: boot_id().to_string(),
+            synced: 0,
+            disposition: disposition(exchange),
+            split: None,
+        })
+    }
+
+    fn decoder(&self, exchange: &Exchange) -> Result<Option<Decoder>, Came> {
+        let coding = exchange.headers.get(CONTENT_ENCODING);
+        let Some(coding) = coding.filter(|_| self.attempt.get.coding == Coding::Decode) else {
+            return Ok(None);
+        };
+        let text = coding.to_str().unwrap_or("?");
+        Decoder::new(text, self.attempt.get.largest).map(Some).map_err(|error| undecodable(&error))
+    }
+
+    /// Verifies a file whose bytes are there, and gives it its name.
+    pub(super) async fn finish(self, mut part: Part, whole: Whole) -> Result<Saved, Came> {
+        let Attempt { get, task, call, url, .. } = *self.attempt;
+        let bytes = part.length;
+        if let (Some(expected), Some(found)) = (&task.checksum, part.digest().await?)
+            && !expected.matches(&found)
+        {
+            part.discard();
+            let found = data_encoding::HEXLOWER.encode(&found);
+            let message = format!("its checksum is {found}, not {expected}");
+            return Err(permanent("checksum", &message));
+        }
+        let _room = get.saver.room().await;
+        // The server has done its part; the disk is none of its business.
+        call.answered();
+        let (folder, _) = split(&task.target);
+        let wish = self.wish(whole.disposition.as_deref(), url);
+        let name = get.saver.save(part, wish, whole.recorded).await?;
+        let file = if folder.is_empty() { name } else { format!("{folder}/{name}") };
+        let Version { etag, last_modified } = whole.version;
+        let checksum = task.checksum.as_ref().map(ToString::to_string);
+        if task.named == Named::ByServer {
+            get.left_over.named(&file);
+        }
+        Ok(Saved { url: shown(url), file, bytes, etag, last_modified, checksum, how: whole.how })
+    }
+
+    fn wish(&self, disposition: Option<&str>, url: &Url) -> Wish {
+        let task = self.attempt.task;
+        let (_, target) = split(&task.target);
+        match (task.named, disposition) {
+            (Named::New, _) => Wish::New(target.to_string()),
+            (Named::Replace, _) => Wish::Replace(target.to_string()),
+            (Named::ByServer, disposition) => {
+                let name = disposition.unwrap_or(target);
+                Wish::Either(name.to_string(), name::distinct(name, url))
+            }
+        }
+    }
+}
+
+/// The part that a partial answer goes on with, and where it ends, if it is certain that it is the
+/// rest of the same version.
+fn continued(exchange: &Exchange, version: &Version, part: Part) -> Result<(Part, u64), Came> {
+    let note = part.note.as_ref().expect("only files with a note are resumed");
+    let same = version.etag.as_ref() == Some(&note.etag);
+    let range = content_range(&exchange.headers).filter(|range| {
+        range.from == part.length
+            && range.total == Some(range.to + 1)
+            && note.total.is_none_or(|total| range.total == Some(total))
+    });
+    match range {
+        Some(range) if same => Ok((part, range.to + 1)),
+        _ => {
+            part.discard();
+            let message = "the rest of the file does not fit its beginning: starting over";
+            Err(transient("changed", message))
+        }
+    }
+}
+
+/// What the server calls the file.
+fn disposition(exchange: &Exchange) -> Option<String> {
+    let value = exchange.headers.get(CONTENT_DISPOSITION)?;
+    name::from_disposition(value.as_bytes())
+}
+
+fn undecodable(error: &DecodeError) -> Came {
+    permanent("decode", &error.to_string())
+}
+
+impl Write for Part {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.append(bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,337 @@
+//! The worker: one attempt at one file, one request on the wire.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Empty;
+use hyper::header::LOCATION;
+use hyper::{Request, StatusCode};
+use paceline::{Announced, Call, Failed, Failure, JobId, Paceline, Work, Worker};
+use url::Url;
+
+use super::answer::{Refusal, is_empty, refusal};
+use super::body::{Receiving, Whole};
+use super::came::{Came, announcing, permanent, transient};
+use super::checksum::Checksum;
+use super::directory::{Directory, split};
+use super::part::{Part, hash};
+use super::progress::{Event, Progress, Watch};
+use super::rate::ByteRate;
+use super::record::Sent;
+use super::request::{Coding, Manners, Span, head};
+use super::rules::Rules;
+use super::save::Saver;
+use super::segments::{self, Splitting};
+use super::task::{How, Named, Saved, Task, shown};
+use crate::http::announced::{announced, retry_after};
+use crate::http::{Client, Exchange};
+
+/// What all attempts share.
+pub(super) struct Get {
+    pub(super) client: Client,
+    pub(super) manners: Manners,
+    pub(super) directory: Arc<Directory>,
+    pub(super) saver: Arc<Saver>,
+    pub(super) progress: Arc<Progress>,
+    pub(super) watch: Arc<dyn Watch>,
+    pub(super) rate: ByteRate,
+    pub(super) coding: Coding,
+    /// The largest file, in bytes.
+    pub(super) largest: u64,
+    /// Attempts per call.
+    pub(super) attempts: u16,
+    /// How long a host may stay closed.
+    pub(super) max_wait: paceline::Span,
+    /// Connections to one large file.
+    pub(super) segments: u32,
+    /// Files whose pieces are coming.
+    pub(super) splitting: Splitting,
+    /// The engine, while it runs: large files make jobs of their own.
+    pub(super) pace: Mutex<Option<Paceline>>,
+    /// The rules of servers, if they are asked.
+    pub(super) rules: Option<Arc<Rules>>,
+    /// Whether answers go into an archive as well.
+    pub(super) archiving: Archiving,
+    /// What an earlier run may have left.
+    pub(super) left_over: LeftOver,
+}
+
+/// What an earlier run may have left: knowing that there is nothing saves a look per file.
+#[derive(Debug, Default)]
+pub(super) struct LeftOver {
+    /// The last job of an earlier run, once that is known.
+    pub(super) last_job: OnceLock<JobId>,
+    /// Whether any half file may be there to be resumed.
+    pub(super) half_files: AtomicBool,
+    /// Names that servers gave to files in this run: they say nothing about an earlier one.
+    names: Mutex<BTreeSet<String>>,
+}
+
+impl LeftOver {
+    pub(super) fn named(&self, file: &str) {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner).insert(file.to_string());
+    }
+
+    fn has_named(&self, file: &str) -> bool {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner).contains(file)
+    }
+}
+
+/// Whether answers go into an archive as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Archiving {
+    Yes,
+    No,
+}
+
+/// The worker of downloads.
+pub(super) struct Getter(pub(super) Arc<Get>);
+
+impl Worker for Getter {
+    async fn run(&self, call: Call) -> Work {
+        let task: Task = call.payload()?;
+        let Some(url) = task.url(call.id().index) else {
+            return Err(Failed::of(Failure::permanent("payload").because("no address")));
+        };
+        let mut attempt = Attempt::new(&self.0, &call, &task, &url);
+        let worked = match call.lane() {
+            segments::LANE => attempt.assemble().await,
+            _ => attempt.run().await,
+        };
+        let came = match worked {
+            Ok(saved) => Came::Saved(Box::new(saved)),
+            Err(came) => came,
+        };
+        let announced = attempt.announced;
+        self.0.tell(&call, &url, &came);
+        announcing(came.into_work(), announced)
+    }
+
+    fn sends_itself(&self) -> bool {
+        true
+    }
+}
+
+impl Get {
+    /// The engine, if it is still there.
+    pub(super) fn pace(&self) -> Option<Paceline> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Refuses a file that is too large.
+    pub(super) fn check_size(&self, length: Option<u64>) -> Result<(), Came> {
+        if length.is_none_or(|length| length <= self.largest) {
+            return Ok(());
+        }
+        Err(self.too_large())
+    }
+
+    pub(super) fn too_large(&self) -> Came {
+        let most = self.largest;
+        let message = format!("larger than {most} bytes: allow more with `--max-size`");
+        permanent("too_large", &message)
+    }
+
+    /// Tells the watcher about attempts that are not the last word.
+    pub(super) fn tell(&self, call: &Call, url: &Url, came: &Came) {
+        let throttled = |retry_after: Option<Duration>| Event::Throttled {
+            lane: call.lane().to_string(),
+            retry_after,
+        };
+        let again = |failure: &Failure| {
+            (failure.retryable && call.number() < self.attempts).then(|| Event::Retry {
+                url: shown(url),
+                class: failure.class.to_string(),
+                message: failure.message.as_deref().unwrap_or_default().to_string(),
+                attempt: call.number(),
+            })
+        };
+        let event = match came {
+            Came::Refused(Refusal::Throttled(span)) => Some(throttled(*span)),
+            Came::Refused(Refusal::Failed(failure, _)) | Came::Failed(failure) => again(failure),
+            Came::Saved(_) | Came::Moved(..) | Came::Split(_) | Came::Late => None,
+        };
+        if let Some(event) = event {
+            self.watch.event(&event);
+        }
+    }
+}
+
+/// One attempt at work.
+pub(super) struct Attempt<'a> {
+    pub(super) get: &'a Get,
+    pub(super) call: &'a Call,
+    pub(super) task: &'a Task,
+    pub(super) url: &'a Url,
+    /// The request, if an archive wants to know.
+    pub(super) sent: Option<Sent>,
+    pub(super) announced: Option<Announced>,
+}
+
+impl<'a> Attempt<'a> {
+    pub(super) fn new(get: &'a Get, call: &'a Call, task: &'a Task, url: &'a Url) -> Attempt<'a> {
+        Attempt { get, call, task, url, sent: None, announced: None }
+    }
+
+    async fn run(&mut self) -> Result<Saved, Came> {
+        if let Some(saved) = self.there().await? {
+            return Ok(saved);
+        }
+        self.obey().await?;
+        let (folder, _) = split(&self.task.target);
+        let folder = self.get.directory.folder(folder)?;
+        let algorithm = self.task.checksum.as_ref().map(Checksum::algorithm);
+        let resumes = self.get.coding == Coding::Identity
+            && self.get.archiving == Archiving::No
+            && self.task.have.is_none();
+        let half_files = self.get.left_over.half_files.load(Ordering::Relaxed);
+        let half = if !half_files && split(&self.task.target).0.is_empty() {
+            None
+        } else if resumes {
+            Part::resume(&folder, &self.task.part, algorithm)?
+        } else {
+            Part::forget(&folder, &self.task.part);
+            None
+        };
+        let half = half.filter(|part| self.goes_on(part));
+        if let Some(whole) = half.as_ref().and_then(Whole::of) {
+            let part = half.expect("just seen");
+            if part.is_split() {
+                return Err(Came::Split(Box::new(self.task.again(self.url))));
+            }
+            return Receiving { attempt: self, folder, algorithm }.finish(part, whole).await;
+        }
+        let span = match &half {
+            Some(Part { length, note: Some(note), .. }) => {
+                Span::Of { from: *length, to: None, etag: Some(note.etag.clone()) }
+            }
+            _ if resumes && !self.task.unsplit && self.get.splitting.has_room() => {
+                Span::Of { from: 0, to: Some(segments::FIRST - 1), etag: None }
+            }
+            _ => Span::Whole,
+        };
+        let (get, now) = (self.get, self.call.wall());
+        let request = get.manners.request(&get.client, self.task, self.url, &span, get.coding, now);
+        if get.archiving == Archiving::Yes {
+            self.sent = request.as_ref().map(|request| Sent { head: head(request), at: now });
+        }
+        let exchange = self.send(self.url, request).await?;
+        self.hear(&exchange);
+        let receiving = Receiving { attempt: self, folder, algorithm };
+        match exchange.status {
+            StatusCode::OK | StatusCode::PARTIAL_CONTENT => receiving.receive(exchange, half).await,
+            StatusCode::RANGE_NOT_SATISFIABLE if half.is_none() && is_empty(&exchange.headers) => {
+                receiving.nothing(exchange).await
+            }
+            _ => Err(self.without_file(exchange, half).await),
+        }
+    }
+
+    /// A file that stands under its name is complete: the program was killed between naming it
+    /// and saying so.
+    pub(super) async fn there(&self) -> io::Result<Option<Saved>> {
+        let (task, left_over) = (self.task, &self.get.left_over);
+        let earlier = left_over.last_job.get().is_none_or(|last| self.call.id().job <= *last);
+        if task.named != Named::New || !earlier || left_over.has_named(&task.target) {
+            return Ok(None);
+        }
+        let Some(file) = self.get.directory.plain_file(&task.target)? else { return Ok(None) };
+        let bytes = file.metadata()?.len();
+        if let Some(checksum) = task.checksum.clone() {
+            let read = move || Ok(checksum.matches(&hash(&file, checksum.algorithm())?.finish()));
+            let right = tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?;
+            if !right.map_err(|error: io::Error| error)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Saved {
+            url: shown(self.url),
+            file: task.target.clone(),
+            bytes,
+            etag: None,
+            last_modified: None,
+            checksum: task.checksum.as_ref().map(ToString::to_string),
+            how: How::There,
+        }))
+    }
+
+    /// Sends one request: the only place that does.
+    pub(super) async fn send(
+        &self,
+        url: &Url,
+        request: Option<Request<Empty<Bytes>>>,
+    ) -> Result<Exchange, Came> {
+        let request =
+            request.ok_or_else(|| permanent("address", "HTTP has no way to say this address"))?;
+        let connection = self.get.client.connection(url).await?;
+        if self.call.sending().is_err() {
+            self.get.client.keep(url, connection);
+            return Err(Came::Late);
+        }
+        self.get.progress.sent();
+        Ok(self.get.client.send(url, connection, request).await?)
+    }
+
+    /// An answer without a file: a redirect, an unchanged file, or a refusal.
+    async fn without_file(&self, exchange: Exchange, half: Option<Part>) -> Came {
+        let (status, url) = (exchange.status, self.url);
+        let wait = retry_after(&exchange.headers, self.call.wall());
+        let location = exchange.headers.get(LOCATION).map(|value| value.as_bytes().to_vec());
+        if self.get.archiving == Archiving::Yes {
+            if let Err(came) = self.archive(exchange).await {
+                return came;
+            }
+        } else {
+            self.get.client.discard(url, exchange).await;
+        }
+        match (status, &self.task.have) {
+            (StatusCode::NOT_MODIFIED, Some(have)) => self.unchanged(have),
+            (StatusCode::RANGE_NOT_SATISFIABLE, _) if half.is_some() => {
+                half.into_iter().for_each(Part::discard);
+                transient("changed", "the file on the server is another one now: starting over")
+            }
+            _ if matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) => {
+                match self.task.redirected(url, location.as_deref()) {
+                    Ok((task, to)) => Came::Moved(Box::new(task), to),
+                    Err(error) => permanent(error.class(), &format!("{status}: {error}")),
+                }
+            }
+            _ => Came::Refused(refusal(status, wait)),
+        }
+    }
+
+    fn unchanged(&self, have: &super::task::Version) -> Came {
+        let length = self.get.directory.length(&self.task.target);
+        match length {
+            Ok(Some(bytes)) => Came::Saved(Box::new(Saved {
+                url: shown(self.url),
+                file: self.task.target.clone(),
+                bytes,
+                etag: have.etag.clone(),
+                last_modified: have.last_modified.clone(),
+                checksum: self.task.checksum.as_ref().map(ToString::to_string),
+                how: How::Unchanged,
+            })),
+            Ok(None) => transient("gone", "the file was there and is gone"),
+            Err(error) => error.into(),
+        }
+    }
+
+    /// Whether a half file is worth going on with: the same address, in a way that is allowed.
+    fn goes_on(&self, part: &Part) -> bool {
+        let same = part.note.as_ref().is_some_and(|note| note.url == self.url.as_str());
+        same && (!part.is_split() || self.get.segments > 1)
+    }
+
+    /// What the server says about its limits, beside the gap that its rules ask for (L8).
+    pub(super) fn hear(&mut self, exchange: &Exchange) {
+        if let Some(heard) = announced(&exchange.headers, self.call.wall()) {
+            let every = self.announced.and_then(|announced| announced.every).max(heard.every);
+            self.announced = Some(Announced { every, ..heard });
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Paths that the user chose: kept as they are, as long as they stay below the directory.
+
+use thiserror::Error;
+
+use super::{MOST_PARTS, shown};
+
+/// The longest part of a path that file systems take, in bytes.
+const LONGEST_PART: usize = 255;
+
+/// What the tool's own files begin with.
+const OURS: &str = ".paceline";
+
+/// Why a path cannot be used; carries the path or its part, fit to be shown.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum NameError {
+    /// Nothing is left without `/` and `.`.
+    #[error("`{0}` names no file: give a name such as `dir/file.iso`")]
+    Empty(String),
+    /// It begins at a root or at a drive.
+    #[error("`{0}` is absolute: give a path below the download directory")]
+    Absolute(String),
+    /// It has a `..`.
+    #[error("`{0}` leads out of the download directory: leave out the `..`")]
+    Parent(String),
+    /// It has a NUL, which no file system takes.
+    #[error("`{0}` has a NUL character: leave it out")]
+    Nul(String),
+    /// One of its parts is too long.
+    #[error("`{0}` is longer than {LONGEST_PART} bytes: shorten it")]
+    Long(String),
+    /// It has too many parts.
+    #[error("`{0}` has more than {MOST_PARTS} parts: use fewer directories")]
+    Deep(String),
+    /// It could be one of the tool's own files.
+    #[error("`{0}` begins as the names of our own files do: choose another name")]
+    Ours(String),
+}
+
+/// The parts of a path that the user gave, checked and otherwise kept; empty parts and `.` are
+/// left out.
+pub fn relative(path: &str) -> Result<Vec<String>, NameError> {
+    let drive =
+        path.as_bytes().get(..2).is_some_and(|d| d[0].is_ascii_alphabetic() && d[1] == b':');
+    if path.contains('\0') {
+        return Err(NameError::Nul(shown(path)));
+    }
+    // What a list says on Linux may be read on Windows, where these lead elsewhere too.
+    if drive || path.starts_with(['/', '\\']) {
+        return Err(NameError::Absolute(shown(path)));
+    }
+    if path.split(['/', '\\']).any(|part| part == "..") {
+        return Err(NameError::Parent(shown(path)));
+    }
+    let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+    match parts.len() {
+        0 => Err(NameError::Empty(shown(path))),
+        1..=MOST_PARTS => parts.into_iter().map(kept).collect(),
+        _ => Err(NameError::Deep(shown(path))),
+    }
+}
+
+fn kept(part: &str) -> Result<String, NameError> {
+    if part.len() > LONGEST_PART {
+        return Err(NameError::Long(shown(part)));
+    }
+    // Some file systems do not tell upper case from lower case.
+    let start = part.get(..OURS.len()).unwrap_or_default();
+    if start.eq_ignore_ascii_case(OURS) {
+        return Err(NameError::Ours(shown(part)));
+    }
+    Ok(part.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[track_caller]
+    fn check(path: &str, expected: &str) {
+        let found = relative(path).map_or_else(|error| error.to_string(), |parts| parts.join("|"));
+        assert_eq!(found, expected, "{path:?}");
+    }
+
+    #[test]
+    fn chosen_paths_are_kept() {
+        check("a.iso", "a.iso");
+        check("./dir//sub/.hidden: *?/", "dir|sub|.hidden: *?");
+        check("a\\b", "a\\b");
+        check("...", "...");
+        check(" a ", " a ");
+        check(&"é".repeat(127), &"é".repeat(127));
+        assert_eq!(relative(&"a/".repeat(64)).map(|parts| parts.len()), Ok(64));
+    }
+
+    #[test]
+    fn paths_that_lead_elsewhere_are_refused() {
+        check("", "`` names no file: give a name such as `dir/file.iso`");
+        check("./", "`./` names no file: give a name such as `dir/file.iso`");
+        check("/etc/x", "`/etc/x` is absolute: give a path below the download directory");
+        check("c:x", "`c:x` is absolute: give a path below the download directory");
+        check("\\\\host\\x", "`\\\\host\\x` is absolute: give a path below the download directory");
+        check("a/../b", "`a/../b` leads out of the download directory: leave out the `..`");
+        check(
+            "a\\..\\..\\b",
+            "`a\\..\\..\\b` leads out of the download directory: leave out the `..`",
+        );
+        check("a\0b", "`a\\u{0}b` has a NUL character: leave it out");
+        check(
+            ".Paceline/x",
+            "`.Paceline` begins as the names of our own files do: choose another name",
+        );
+    }
+
+    #[test]
+    fn parts_have_a_length_and_a_count() {
+        let long = "x".repeat(256);
+        check(
+            &format!("a/{long}"),
+            &format!("`{}…` is longer than 255 bytes: shorten it", "x".repeat(120)),
+        );
+        assert!(matches!(relative(&"a/".repeat(65)), Err(NameError::Deep(_))));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_stays_below_the_directory(path in "([ab./\\\\:\0]|\\.\\.|\\PC){0,40}") {
+            for part in relative(&path).unwrap_or_default() {
+                prop_assert!(!part.contains(['/', '\0']) && !matches!(&*part, "" | "." | ".."));
+            }
+        }
+    }
+}

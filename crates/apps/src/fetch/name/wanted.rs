@@ -1,0 +1,129 @@
+//! Which names were asked for already.
+
+use sha2::{Digest, Sha256};
+
+/// Filters by size: so many bits as powers of two, and so many names before the next one is begun.
+/// A short list stays in the caches, and the longest takes 18 MiB.
+const TIERS: [(u32, usize); 3] = [(20, 16_384), (24, 262_144), (27, usize::MAX)];
+
+/// How many bits stand for one name.
+const PROBES: u32 = 4;
+
+/// The names that were asked for, in bounded memory.
+///
+/// A Bloom filter never forgets a name, but now and then (some thirty times in a million) takes a
+/// new one for a known one. That costs a longer name and nothing else: the answer `Again` only
+/// makes the caller add a hash of the URL.
+pub struct Wanted {
+    filters: Vec<Filter>,
+}
+
+struct Filter {
+    bits: Vec<u64>,
+    bits_log2: u32,
+    names: usize,
+}
+
+/// Whether somebody asked for a name before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    /// Nobody did, and now it is marked.
+    First,
+    /// Somebody did, or it looks so.
+    Again,
+}
+
+impl Wanted {
+    /// Nothing was asked for yet.
+    pub fn new() -> Wanted {
+        Wanted { filters: vec![Filter::new(TIERS[0].0)] }
+    }
+
+    /// Marks the path and says whether it was marked before. Upper and lower case are one, as on
+    /// the file systems of macOS and Windows.
+    pub fn take(&mut self, path: &str) -> Taken {
+        let hash = hash(path);
+        if self.filters.iter().any(|filter| filter.has(hash)) {
+            return Taken::Again;
+        }
+        let newest = self.filters.len() - 1;
+        if self.filters[newest].names >= TIERS[newest].1 {
+            self.filters.push(Filter::new(TIERS[newest + 1].0));
+        }
+        self.filters.last_mut().expect("there is one from the start").mark(hash);
+        Taken::First
+    }
+}
+
+impl Filter {
+    fn new(bits_log2: u32) -> Filter {
+        Filter { bits: vec![0; 1 << (bits_log2 - 6)], bits_log2, names: 0 }
+    }
+
+    /// The places of a name: different parts of its hash.
+    fn places(bits_log2: u32, hash: u128) -> impl Iterator<Item = usize> {
+        (0..PROBES).map(move |n| (hash >> (n * bits_log2)) as usize & ((1 << bits_log2) - 1))
+    }
+
+    fn has(&self, hash: u128) -> bool {
+        Filter::places(self.bits_log2, hash).all(|bit| self.bits[bit >> 6] & (1 << (bit & 63)) != 0)
+    }
+
+    fn mark(&mut self, hash: u128) {
+        self.names += 1;
+        for bit in Filter::places(self.bits_log2, hash) {
+            self.bits[bit >> 6] |= 1 << (bit & 63);
+        }
+    }
+}
+
+impl Default for Wanted {
+    fn default() -> Wanted {
+        Wanted::new()
+    }
+}
+
+/// A hash without a random seed: a resumed run gives the same names to the same list. It is also
+/// one for which nobody can prepare names that fill the filter with few bits.
+fn hash(path: &str) -> u128 {
+    let digest = Sha256::digest(path.to_lowercase());
+    u128::from_le_bytes(*digest.first_chunk().expect("a SHA-256 has 32 bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(paths: &[&str], expected: &[Taken]) {
+        let mut wanted = Wanted::new();
+        let found: Vec<Taken> = paths.iter().map(|path| wanted.take(path)).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn the_second_to_ask_is_told_so() {
+        use Taken::{Again, First};
+        check(&["a/x", "a/y", "a/x", "b/x", ""], &[First, First, Again, First, First]);
+        check(&["a/Größe.ISO", "A/GRÖSSE.iso", "a/gröẞe.iso"], &[First, First, Again]);
+    }
+
+    #[test]
+    fn the_places_of_a_name_never_change() {
+        let places: Vec<_> = Filter::places(27, hash("example.org/a.iso")).collect();
+        assert_eq!(places, [57_397_575, 98_416_599, 10_944_409, 71_975_706]);
+    }
+
+    #[test]
+    fn a_million_names_are_all_known_and_hardly_any_is_taken_for_another() {
+        let mut wanted = Wanted::new();
+        let name = |n: u32| format!("example.org/{n}.iso");
+        let mistaken = (0..1_000_000).filter(|&n| wanted.take(&name(n)) == Taken::Again).count();
+        assert!(mistaken < 100, "{mistaken} of a million");
+        assert!((0..1_000_000).all(|n| wanted.take(&name(n)) == Taken::Again));
+        // Each question marks its name too, so only few are asked of the full filter.
+        let fresh = 1_000_000..1_100_000;
+        let mistaken = fresh.filter(|&n| wanted.take(&name(n)) == Taken::Again).count();
+        assert!(mistaken < 10, "{mistaken} of a hundred thousand");
+    }
+}

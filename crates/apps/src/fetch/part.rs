@@ -1,0 +1,473 @@
+//! A file on its way: written under a temporary name beside its target, resumed only when it is
+//! certain that what comes continues what is there.
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
+
+use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinHandle;
+
+use super::checksum::{Algorithm, Hasher};
+use super::directory::{Folder, LEFT_OVER, create, create_private, existing, length, remove};
+
+/// Files up to this length are written when they are complete, by the thread that names them.
+const SMALL: usize = 32 << 10;
+/// Shorter files are not worth a note: they are fetched anew.
+pub(super) const RESUMED_FROM: u64 = 64 << 10;
+/// So much is written between two points up to which a power cut loses nothing. It also sets the
+/// disk to work early, so that little is left to sync at the end.
+const SYNC_EVERY: u64 = 32 << 20;
+/// The longest note that is read.
+const LONGEST_NOTE: u64 = 256 << 10;
+
+/// What is known about a half file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Note {
+    /// Where it comes from, after all redirects.
+    pub(super) url: String,
+    /// The strong validator of the version that was begun.
+    pub(super) etag: String,
+    /// Its whole length, if that was said.
+    pub(super) total: Option<u64>,
+    /// Which boot of the machine wrote it: after another one only synced bytes count.
+    pub(super) boot: String,
+    /// Bytes that no power cut takes away.
+    pub(super) synced: u64,
+    /// What the server calls it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) disposition: Option<String>,
+    /// How it is split, if its pieces come over several connections.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) split: Option<Split>,
+}
+
+/// How a file is split into pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Split {
+    /// The length of the first piece, which is there.
+    pub(super) first: u64,
+    /// The length of the others.
+    pub(super) size: u64,
+    /// The attempt that began it: pieces of an earlier beginning do not count.
+    pub(super) begun: u64,
+}
+
+/// A file that is being written.
+pub(super) struct Part {
+    folder: Folder,
+    id: String,
+    /// Small files stay in `buffer` until they are complete, and cost the disk nothing before.
+    file: Option<Arc<File>>,
+    buffer: Vec<u8>,
+    pub(super) length: u64,
+    /// There is a note on disk, and this is what it says.
+    pub(super) note: Option<Note>,
+    algorithm: Option<Algorithm>,
+    /// What has come so far, if all of it passed by here; a resumed file is read at its end.
+    hasher: Option<Hasher>,
+    /// Where the last point is, and the work that makes it safe.
+    asked: u64,
+    syncing: Option<JoinHandle<io::Result<u64>>>,
+    /// Somebody else cares for it now.
+    handed_over: bool,
+}
+
+/// A file that cannot be resumed is of no use to anybody.
+impl Drop for Part {
+    fn drop(&mut self) {
+        if self.note.is_none() && self.file.is_some() && !self.handed_over {
+            remove(&self.folder, &Part::name(&self.id));
+        }
+    }
+}
+
+/// A complete file, for whoever gives it its name.
+pub(super) struct Complete {
+    pub(super) folder: Folder,
+    id: String,
+    file: Option<Arc<File>>,
+    buffer: Vec<u8>,
+    noted: bool,
+}
+
+impl Complete {
+    /// The file with all its bytes, under its temporary name.
+    pub(super) fn file(&mut self) -> io::Result<&File> {
+        if self.file.is_none() {
+            let file = Part::begin(&self.folder, &self.id)?;
+            (&file).write_all(&std::mem::take(&mut self.buffer))?;
+            self.file = Some(Arc::new(file));
+        }
+        Ok(self.file.as_ref().expect("just made"))
+    }
+
+    /// Its temporary name.
+    pub(super) fn temporary(&self) -> String {
+        Part::name(&self.id)
+    }
+
+    /// Nothing is to be resumed any more.
+    pub(super) fn forget_note(&self) {
+        if self.noted {
+            Part::forget(&self.folder, &self.id);
+        }
+    }
+}
+
+impl Part {
+    /// The temporary name of a file.
+    pub(super) fn name(id: &str) -> String {
+        format!("{LEFT_OVER}{id}.part")
+    }
+
+    fn note_name(id: &str) -> String {
+        format!("{LEFT_OVER}{id}.json")
+    }
+
+    /// Begins a file from nothing.
+    pub(super) fn fresh(folder: Folder, id: &str, algorithm: Option<Algorithm>) -> Part {
+        Part {
+            folder,
+            id: id.to_string(),
+            file: None,
+            buffer: Vec::new(),
+            length: 0,
+            note: None,
+            algorithm,
+            hasher: algorithm.map(Hasher::new),
+            asked: 0,
+            syncing: None,
+            handed_over: false,
+        }
+    }
+
+    /// A new file in the place of an old one. The note goes first and the old file is not written
+    /// over: whatever a power cut leaves, no note speaks of bytes that it does not know.
+    fn begin(folder: &Folder, id: &str) -> io::Result<File> {
+        let name = Part::name(id);
+        match create(folder, &name, OFlags::EXCL) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                remove(folder, &Part::note_name(id));
+                remove(folder, &name);
+                create(folder, &name, OFlags::EXCL)
+            }
+            created => created,
+        }
+    }
+
+    /// Removes a note that speaks of no file, or of one that is of no use.
+    pub(super) fn forget(folder: &Folder, id: &str) {
+        remove(folder, &Part::note_name(id));
+    }
+
+    /// Takes up a half file, if there is one that can be trusted; else no note of it is left.
+    pub(super) fn resume(
+        folder: &Folder,
+        id: &str,
+        algorithm: Option<Algorithm>,
+    ) -> io::Result<Option<Part>> {
+        if length(folder, &Part::note_name(id))?.is_none() {
+            return Ok(None);
+        }
+        let half = Part::half(folder, id, algorithm)?;
+        if half.is_none() {
+            Part::forget(folder, id);
+        }
+        Ok(half)
+    }
+
+    fn half(folder: &Folder, id: &str, algorithm: Option<Algorithm>) -> io::Result<Option<Part>> {
+        let Some(note) = read_note(folder, id)? else { return Ok(None) };
+        let Some(file) = existing(folder, &Part::name(id))? else { return Ok(None) };
+        let found = file.metadata()?.len();
+        let same_boot = !note.boot.is_empty() && note.boot == boot_id();
+        let trusted = match note.split {
+            Some(split) => split.first.min(found),
+            None if same_boot => found,
+            None => note.synced.min(found),
+        };
+        if trusted == 0 || note.total.is_some_and(|total| trusted > total) {
+            return Ok(None);
+        }
+        if note.split.is_none() {
+            file.set_len(trusted)?;
+            (&file).seek(SeekFrom::Start(trusted))?;
+        }
+        Ok(Some(Part {
+            folder: folder.clone(),
+            id: id.to_string(),
+            file: Some(Arc::new(file)),
+            buffer: Vec::new(),
+            length: trusted,
+            note: Some(note),
+            algorithm,
+            hasher: None,
+            asked: trusted,
+            syncing: None,
+            handed_over: false,
+        }))
+    }
+
+    /// Everything that has come is of no use: from the start again.
+    pub(super) fn restart(self) -> Part {
+        let (folder, id, algorithm) = (self.folder.clone(), self.id.clone(), self.algorithm);
+        self.discard();
+        Part::fresh(folder, &id, algorithm)
+    }
+
+    /// The file on disk, made if everything was in memory so far.
+    fn on_disk(&mut self) -> io::Result<&Arc<File>> {
+        if self.file.is_none() {
+            let file = Part::begin(&self.folder, &self.id)?;
+            self.file = Some(Arc::new(file));
+            let buffer = std::mem::take(&mut self.buffer);
+            let mut file: &File = self.file.as_ref().expect("just made");
+            file.write_all(&buffer)?;
+        }
+        Ok(self.file.as_ref().expect("just made"))
+    }
+
+    /// From now on the file can be resumed.
+    pub(super) fn keep_note(&mut self, note: Note) -> io::Result<()> {
+        self.on_disk()?;
+        write_note(&self.folder, &self.id, &note)?;
+        self.note = Some(note);
+        Ok(())
+    }
+
+    /// Appends what came.
+    pub(super) fn append(&mut self, piece: &[u8]) -> io::Result<()> {
+        if self.file.is_none() && self.buffer.len() + piece.len() <= SMALL {
+            self.buffer.extend_from_slice(piece);
+        } else {
+            let length = self.length;
+            let mut file: &File = self.on_disk()?;
+            if length < SYNC_EVERY {
+                file.write_all(piece)?;
+            } else {
+                // A disk that cannot keep up makes writers wait: other downloads must not.
+                tokio::task::block_in_place(|| file.write_all(piece))?;
+            }
+        }
+        if let Some(hasher) = &mut self.hasher {
+            hasher.update(piece);
+        }
+        self.length += piece.len() as u64;
+        Ok(())
+    }
+
+    /// Lets the disk catch up, where there is enough for it to do.
+    pub(super) async fn keep_up(&mut self) -> io::Result<()> {
+        if self.length - self.asked >= SYNC_EVERY {
+            self.sync_so_far().await?;
+        }
+        Ok(())
+    }
+
+    /// Asks for the next safe point; waits for the one before it.
+    async fn sync_so_far(&mut self) -> io::Result<()> {
+        if let Some(syncing) = self.syncing.take() {
+            let synced = syncing.await.map_err(io::Error::other)??;
+            if let Some(note) = &mut self.note {
+                note.synced = synced;
+                write_note(&self.folder, &self.id, note)?;
+            }
+        }
+        let (file, length) = (self.on_disk()?.clone(), self.length);
+        self.syncing = Some(tokio::task::spawn_blocking(move || {
+            file.sync_data()?;
+            Ok(length)
+        }));
+        self.asked = self.length;
+        Ok(())
+    }
+
+    /// Makes what has come so far safe, and lets it be resumed as the first of several pieces.
+    pub(super) async fn split(&mut self, note: Note) -> io::Result<()> {
+        let file = self.on_disk()?.clone();
+        tokio::task::spawn_blocking(move || file.sync_data()).await.map_err(io::Error::other)??;
+        self.keep_note(note)
+    }
+
+    /// The same file after its other pieces were written beside this one.
+    pub(super) fn filled(mut self, total: u64) -> io::Result<Part> {
+        let found = self.on_disk()?.metadata()?.len();
+        if found != total {
+            return Err(io::Error::other(format!("{found} bytes are there, not {total}")));
+        }
+        self.length = total;
+        Ok(self)
+    }
+
+    /// Whether its pieces come over several connections.
+    pub(super) fn is_split(&self) -> bool {
+        self.note.as_ref().is_some_and(|note| note.split.is_some())
+    }
+
+    /// What its bytes come to, if anybody asked. Errors of the disk so far come out here.
+    pub(super) async fn digest(&mut self) -> io::Result<Option<Vec<u8>>> {
+        if let Some(syncing) = self.syncing.take() {
+            syncing.await.map_err(io::Error::other)??;
+        }
+        let hasher = match (self.hasher.take(), self.algorithm) {
+            (None, Some(algorithm)) => {
+                let file = self.on_disk()?.clone();
+                let hashed = tokio::task::spawn_blocking(move || hash(&file, algorithm)).await;
+                Some(hashed.map_err(io::Error::other)??)
+            }
+            (hasher, _) => hasher,
+        };
+        Ok(hasher.map(Hasher::finish))
+    }
+
+    fn forget_note(&mut self) {
+        if self.note.take().is_some() {
+            remove(&self.folder, &Part::note_name(&self.id));
+        }
+    }
+
+    /// Removes what there is of it.
+    pub(super) fn discard(mut self) {
+        self.forget_note();
+    }
+
+    /// All its bytes are there.
+    pub(super) fn complete(mut self) -> Complete {
+        self.handed_over = true;
+        Complete {
+            folder: self.folder.clone(),
+            id: std::mem::take(&mut self.id),
+            file: self.file.take(),
+            buffer: std::mem::take(&mut self.buffer),
+            noted: self.note.is_some(),
+        }
+    }
+}
+
+fn read_note(folder: &Folder, id: &str) -> io::Result<Option<Note>> {
+    let Some(file) = existing(folder, &Part::note_name(id))? else { return Ok(None) };
+    let mut text = Vec::new();
+    file.take(LONGEST_NOTE).read_to_end(&mut text)?;
+    // A power cut may have left anything: what cannot be read was never there.
+    Ok(serde_json::from_slice(&text).ok())
+}
+
+fn write_note(folder: &Folder, id: &str, note: &Note) -> io::Result<()> {
+    let text = serde_json::to_vec(note).expect("a note is plain data");
+    // One write of a whole note, so that a kill leaves the old one or the new one.
+    // The address in it may carry a login.
+    let file = create_private(folder, &Part::note_name(id))?;
+    file.write_all_at(&text, 0)?;
+    file.set_len(text.len() as u64)
+}
+
+/// Reads a whole file.
+pub(super) fn hash(mut file: &File, algorithm: Algorithm) -> io::Result<Hasher> {
+    let (mut hasher, mut buffer) = (Hasher::new(algorithm), vec![0; 256 << 10]);
+    file.rewind()?;
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(hasher),
+            read => hasher.update(&buffer[..read]),
+        }
+    }
+}
+
+/// Which boot of the machine this is; nothing that can be told apart where the system does not say.
+pub(super) fn boot_id() -> &'static str {
+    static BOOT: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    BOOT.get_or_init(|| {
+        let read = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+        read.map(|id| id.trim().to_string()).unwrap_or_default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fetch::directory::Directory;
+
+    fn note(total: u64) -> Note {
+        Note {
+            url: "http://a/b".to_string(),
+            etag: "\"v1\"".to_string(),
+            total: Some(total),
+            boot: boot_id().to_string(),
+            synced: 0,
+            disposition: None,
+            split: None,
+        }
+    }
+
+    fn folder(place: &tempfile::TempDir) -> Folder {
+        Directory::open(place.path()).and_then(|directory| directory.folder("")).expect("open")
+    }
+
+    /// A half file with a note like this, as a kill leaves it; and how much of it is believed.
+    #[track_caller]
+    fn check(bytes: usize, note: Note, believed: Option<u64>) {
+        let place = tempfile::tempdir().expect("a directory");
+        let folder = folder(&place);
+        let mut part = Part::fresh(folder.clone(), "1", None);
+        part.keep_note(note).expect("written");
+        part.append(&vec![7; bytes]).expect("written");
+        drop(part);
+        let half = Part::resume(&folder, "1", None).expect("read");
+        assert_eq!(half.map(|half| half.length), believed);
+        let left = std::fs::read_dir(place.path()).expect("there").count();
+        assert_eq!(
+            left,
+            if believed.is_some() { 2 } else { 1 },
+            "a note that is not believed goes"
+        );
+    }
+
+    #[test]
+    fn a_half_file_is_believed_as_far_as_it_is_safe() {
+        check(100_000, note(200_000), Some(100_000));
+        check(100_000, note(50_000), None);
+        check(0, note(200_000), None);
+        let cut = Note { boot: "another".to_string(), ..note(200_000) };
+        check(100_000, Note { synced: 64_000, ..cut.clone() }, Some(64_000));
+        check(100_000, cut, None);
+    }
+
+    #[test]
+    fn a_note_that_a_power_cut_tore_was_never_there() {
+        let place = tempfile::tempdir().expect("a directory");
+        let folder = folder(&place);
+        let mut part = Part::fresh(folder.clone(), "1", None);
+        part.keep_note(note(200_000)).expect("written");
+        part.append(&[7; 1_000]).expect("written");
+        drop(part);
+        let name = place.path().join(Part::note_name("1"));
+        let text = std::fs::read(&name).expect("there");
+        for length in 0..text.len() {
+            std::fs::write(&name, &text[..length]).expect("written");
+            assert!(Part::resume(&folder, "1", None).expect("read").is_none(), "{length}");
+        }
+    }
+
+    #[test]
+    fn a_file_without_a_note_leaves_nothing_behind() {
+        let place = tempfile::tempdir().expect("a directory");
+        let mut part = Part::fresh(folder(&place), "1", None);
+        part.append(&vec![7; SMALL + 1]).expect("written");
+        assert_eq!(std::fs::read_dir(place.path()).expect("there").count(), 1);
+        drop(part);
+        assert_eq!(std::fs::read_dir(place.path()).expect("there").count(), 0);
+    }
+
+    #[test]
+    fn a_note_is_for_its_owner_only() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let place = tempfile::tempdir().expect("a directory");
+        let mut part = Part::fresh(folder(&place), "1", None);
+        part.keep_note(note(200_000)).expect("written");
+        let mode = std::fs::metadata(place.path().join(Part::note_name("1"))).expect("there");
+        assert_eq!(mode.permissions().mode() & 0o777, 0o600);
+    }
+}

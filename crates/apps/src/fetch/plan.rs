@@ -1,0 +1,189 @@
+//! From an item of the list to a job: its key, its name, and whether anything is to be done.
+
+use paceline::{CallOutcome, Job, JobView, Span};
+use sha2::{Digest as _, Sha256};
+use url::Url;
+
+use super::directory::{Directory, OWN_FOLDER};
+use super::item::Item;
+use super::name::{self, Taken, Wanted};
+use super::options::{Existing, Fetched, Naming, Options};
+use super::task::{Named, Saved, Task, Version};
+use crate::http::Origin;
+
+/// The kind of jobs that fetch files.
+pub(super) const KIND: &str = "fetch";
+
+/// Says that two items are the same work: the same addresses to the same place.
+pub(super) type Key = [u8; 32];
+
+/// The key of an item.
+pub(super) fn key(item: &Item) -> Key {
+    let mut hash = Sha256::new();
+    for url in &item.urls {
+        hash.update(url.as_str());
+        hash.update("\n");
+    }
+    for place in [&item.dir, &item.out] {
+        hash.update("\n");
+        hash.update(place.as_deref().unwrap_or_default());
+    }
+    hash.finalize().into()
+}
+
+/// The key of the same addresses with this target named, as a list of failures names it.
+pub(super) fn key_with_target(item: &Item, target: &str) -> Key {
+    let (out, dir) = (Some(target.to_string()), None);
+    key(&Item { urls: item.urls.clone(), out, dir, checksum: None })
+}
+
+/// What an earlier run left of an item.
+pub(super) enum Known {
+    /// No file.
+    Nothing,
+    /// The file.
+    Right(Saved),
+    /// A file that is not what the list wants now.
+    Wrong(Saved),
+}
+
+/// What becomes of an item.
+pub(super) enum Plan {
+    /// It is there.
+    There(Saved),
+    /// It is to be fetched.
+    Fetch(Box<Task>),
+    /// Something has its name already.
+    Exists(String),
+    /// It cannot be, in these words.
+    Fail(String),
+}
+
+/// Gives items their names.
+pub(super) struct Planner {
+    naming: Naming,
+    existing: Existing,
+    fetched: Fetched,
+    wanted: Wanted,
+}
+
+impl Planner {
+    pub(super) fn new(options: &Options) -> Planner {
+        let Options { naming, existing, fetched, .. } = *options;
+        Planner { naming, existing, fetched, wanted: Wanted::default() }
+    }
+
+    /// A name that is in use by unfinished work.
+    pub(super) fn taken(&mut self, target: &str) {
+        self.wanted.take(target);
+    }
+
+    /// What becomes of an item, given what is known about it.
+    pub(super) fn plan(
+        &mut self,
+        item: &Item,
+        key: &Key,
+        known: Known,
+        directory: &Directory,
+    ) -> Plan {
+        let saved = match known {
+            Known::Nothing => return self.fresh(item, key, directory),
+            Known::Right(saved) if self.fetched == Fetched::Keep => {
+                self.wanted.take(&saved.file);
+                return Plan::There(saved);
+            }
+            Known::Right(saved) | Known::Wrong(saved) => saved,
+        };
+        self.wanted.take(&saved.file);
+        let have = Version { etag: saved.etag, last_modified: saved.last_modified };
+        let have = (self.fetched == Fetched::Refresh).then_some(have);
+        let (target, named) = (saved.file, Named::Replace);
+        Plan::Fetch(Box::new(Task { target, named, have, ..task(item, key) }))
+    }
+
+    fn fresh(&mut self, item: &Item, key: &Key, directory: &Directory) -> Plan {
+        let target = match self.target(item) {
+            Ok(target) => target,
+            Err(message) => return Plan::Fail(message),
+        };
+        let by_server = self.naming == Naming::ByServer && item.out.is_none();
+        let named = match (self.existing, by_server) {
+            (Existing::Overwrite, _) => Named::Replace,
+            (Existing::Keep, true) => Named::ByServer,
+            (Existing::Keep, false) => Named::New,
+        };
+        // A path that cannot be looked at, such as one behind a link, is not free either.
+        if named == Named::New && !matches!(directory.length(&target), Ok(None)) {
+            return Plan::Exists(target);
+        }
+        Plan::Fetch(Box::new(Task { target, named, ..task(item, key) }))
+    }
+
+    /// The path of an item below the directory, one that no earlier item wanted.
+    fn target(&mut self, item: &Item) -> Result<String, String> {
+        let url = item.urls.first().expect("an item has an address");
+        let mut parts = match &item.dir {
+            Some(dir) => name::relative(dir).map_err(|error| error.to_string())?,
+            None => Vec::new(),
+        };
+        match (&item.out, self.naming) {
+            (Some(out), _) => {
+                parts.extend(name::relative(out).map_err(|error| error.to_string())?);
+            }
+            (None, Naming::Tree) => parts.extend(name::tree(url)),
+            (None, Naming::Flat | Naming::ByServer) => parts.push(name::from_url(url)),
+        }
+        if parts.first().is_some_and(|part| part == OWN_FOLDER) {
+            return Err(format!("`{OWN_FOLDER}` is where this program keeps its own files"));
+        }
+        let path = parts.join("/");
+        if self.wanted.take(&path) == Taken::First {
+            return Ok(path);
+        }
+        let last = parts.pop().expect("there is a name");
+        parts.push(name::distinct(&last, url));
+        let path = parts.join("/");
+        self.wanted.take(&path);
+        Ok(path)
+    }
+}
+
+fn task(item: &Item, key: &Key) -> Task {
+    Task {
+        urls: item.urls.iter().map(Url::to_string).collect(),
+        target: String::new(),
+        named: Named::New,
+        part: data_encoding::HEXLOWER.encode(&key[..8]),
+        checksum: item.checksum.clone(),
+        have: None,
+        unsplit: false,
+        via: Vec::new(),
+        seen: Vec::new(),
+    }
+}
+
+/// What a finished job saved, if it did.
+pub(super) fn saved(view: &JobView) -> Option<Saved> {
+    let report = view.stored.report.as_ref()?;
+    report.calls.iter().find_map(|call| match &call.outcome {
+        CallOutcome::Done { value, .. } => serde_json::from_slice(value).ok(),
+        _ => None,
+    })
+}
+
+/// The job of a task: one mirror after another.
+pub(super) fn job(task: &Task, key: &Key, options: &Terms) -> Job {
+    let mut job = Job::new(KIND, task).key(key).first_conclusive();
+    for url in &task.urls {
+        let origin = Url::parse(url).ok().as_ref().and_then(Origin::of);
+        job = job.on([origin.expect("the list was read").lane()]);
+    }
+    job.attempts(options.attempts).max_wait(options.max_wait)
+}
+
+/// What every job is told.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    pub(super) attempts: u16,
+    pub(super) max_wait: Span,
+}

@@ -1,0 +1,135 @@
+//! What an archive keeps of an exchange.
+
+use std::fs::File;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::io::{Cursor, Seek as _};
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::SystemTime;
+
+use hyper::{HeaderMap, StatusCode};
+use jiff::Timestamp;
+use url::Url;
+
+use super::came::Came;
+use super::get::{Archiving, Attempt};
+use super::task::shown;
+use super::warc::{self, Truncated, WarcError, Writer};
+use crate::http::Exchange;
+
+/// The largest body of an answer that is no file; the archive says where it was cut.
+const LARGEST_BODY: usize = 1 << 20;
+
+/// One exchange, to be written once its body is complete.
+pub(super) struct Recorded {
+    url: Url,
+    /// The address that led here, if there was a redirect.
+    via: Option<String>,
+    sent: Sent,
+    address: IpAddr,
+    status: StatusCode,
+    headers: HeaderMap,
+    /// The body of an answer that is no file.
+    body: Vec<u8>,
+    truncated: Truncated,
+}
+
+/// A request as it was sent.
+#[derive(Clone, Debug)]
+pub(super) struct Sent {
+    pub(super) head: Vec<u8>,
+    pub(super) at: SystemTime,
+}
+
+impl Attempt<'_> {
+    /// What the archive shall keep of an exchange, if there is one.
+    pub(super) fn recorded(&self, exchange: &Exchange) -> Option<Box<Recorded>> {
+        let sent = self.sent.clone().filter(|_| self.get.archiving == Archiving::Yes)?;
+        let via = self.task.via.iter().rev().nth(1).and_then(|url| Url::parse(url).ok());
+        Some(Box::new(Recorded {
+            url: self.url.clone(),
+            via: via.map(|url| shown(&url)),
+            sent,
+            address: exchange.peer().ip(),
+            status: exchange.status,
+            headers: exchange.headers.clone(),
+            body: Vec::new(),
+            truncated: Truncated::No,
+        }))
+    }
+
+    /// Keeps an answer that is no file.
+    pub(super) async fn archive(&self, mut exchange: Exchange) -> Result<(), Came> {
+        let Some(mut recorded) = self.recorded(&exchange) else { return Ok(()) };
+        while let Some(piece) = self.get.client.piece(self.url, &mut exchange).await? {
+            let room = LARGEST_BODY - recorded.body.len();
+            recorded.body.extend_from_slice(&piece[..piece.len().min(room)]);
+            if piece.len() > room {
+                recorded.truncated = Truncated::Length;
+                break;
+            }
+        }
+        if recorded.truncated == Truncated::No {
+            self.get.client.finish(self.url, exchange).await;
+        }
+        Ok(self.get.saver.record(recorded).await?)
+    }
+}
+
+/// The archive of a run.
+pub(super) struct Archive(Writer);
+
+impl Archive {
+    pub(super) fn open(directory: &Path, name: &str) -> Result<Archive, WarcError> {
+        let random = || {
+            // Ids have to differ, not to be secret: the seeds of hash tables do.
+            let roll = || RandomState::new().build_hasher().finish().to_ne_bytes();
+            let mut bytes = [0; 16];
+            bytes[..8].copy_from_slice(&roll());
+            bytes[8..].copy_from_slice(&roll());
+            bytes
+        };
+        Ok(Archive(Writer::open(directory, name, warc::Options::new(random))?))
+    }
+
+    /// Writes an exchange whose body is in `file`, or else with it.
+    pub(super) fn write(
+        &mut self,
+        recorded: Recorded,
+        file: Option<&File>,
+    ) -> Result<(), WarcError> {
+        let at = Timestamp::try_from(recorded.sent.at).unwrap_or(Timestamp::UNIX_EPOCH);
+        let via: Vec<_> = recorded.via.into_iter().map(|via| ("via", via)).collect();
+        let exchange = warc::Exchange {
+            url: &recorded.url,
+            at,
+            address: Some(recorded.address),
+            request_head: &recorded.sent.head,
+            status: recorded.status.as_u16(),
+            reason: recorded.status.canonical_reason().unwrap_or_default(),
+            headers: &recorded.headers,
+            truncated: recorded.truncated,
+            metadata: &via,
+        };
+        match file {
+            None => {
+                let length = recorded.body.len() as u64;
+                self.0.write(&exchange, &mut Cursor::new(recorded.body), length)
+            }
+            Some(mut file) => {
+                let unreadable = |source| WarcError::Body { url: shown(&recorded.url), source };
+                let length = file.metadata().map_err(unreadable)?.len();
+                file.rewind().map_err(unreadable)?;
+                self.0.write(&exchange, &mut file, length)
+            }
+        }
+    }
+
+    pub(super) fn sync(&mut self) -> Result<(), WarcError> {
+        self.0.sync()
+    }
+
+    pub(super) fn finish(self) -> Result<(), WarcError> {
+        self.0.finish().map(drop)
+    }
+}

@@ -1,0 +1,94 @@
+//! What robots.txt of each server allows, asked once per server and run.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
+use tokio::time::Instant;
+use url::Url;
+
+use crate::http::Origin;
+use crate::http::robots::Robots;
+
+/// Servers whose rules are remembered; beyond it all are asked again.
+const MOST_SERVERS: usize = 10_000;
+
+/// A promise of the engine is good for this long (L4).
+const PROMISED: Duration = Duration::from_millis(50);
+
+/// The rules of all servers that were asked.
+#[derive(Default)]
+pub(super) struct Rules {
+    known: Mutex<BTreeMap<Origin, Known>>,
+}
+
+#[derive(Clone)]
+enum Known {
+    Asking(Arc<Notify>),
+    Rules(Arc<Robots>, Instant),
+}
+
+/// What an attempt has to do about the rules.
+pub(super) enum Look {
+    /// Here they are.
+    Rules(Arc<Robots>),
+    /// Here they are, but they came only now: an attempt that was promised before they were
+    /// known must not go if they ask for a gap.
+    News(Arc<Robots>),
+    /// This attempt asks for them, instead of what it came for.
+    Ask(Asking),
+    /// Another attempt is asking.
+    Wait(OwnedNotified),
+}
+
+impl Rules {
+    pub(super) fn look(self: &Arc<Rules>, url: &Url) -> Look {
+        let origin = Origin::of(url).expect("only http and https come here");
+        let mut known = self.lock();
+        match known.get(&origin).cloned() {
+            Some(Known::Rules(rules, at)) if at.elapsed() < PROMISED => Look::News(rules),
+            Some(Known::Rules(rules, _)) => Look::Rules(rules),
+            // Made under the lock, so that no answer slips by between looking and waiting.
+            Some(Known::Asking(told)) => Look::Wait(told.notified_owned()),
+            None => {
+                if known.len() >= MOST_SERVERS {
+                    known.retain(|_, known| matches!(known, Known::Asking(_)));
+                }
+                let told = Arc::new(Notify::new());
+                known.insert(origin.clone(), Known::Asking(told.clone()));
+                Look::Ask(Asking { rules: self.clone(), origin, told })
+            }
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Origin, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The duty to ask; dropped without an answer, it falls to the next attempt.
+pub(super) struct Asking {
+    rules: Arc<Rules>,
+    origin: Origin,
+    told: Arc<Notify>,
+}
+
+impl Asking {
+    pub(super) fn answer(self, robots: Robots) {
+        let rules = Known::Rules(Arc::new(robots), Instant::now());
+        self.rules.lock().insert(self.origin.clone(), rules);
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        let mut known = self.rules.lock();
+        if matches!(known.get(&self.origin), Some(Known::Asking(_))) {
+            known.remove(&self.origin);
+        }
+        drop(known);
+        self.told.notify_waiters();
+    }
+}

@@ -1,0 +1,413 @@
+//! A run: the list is read as fast as there is room, jobs are submitted in groups, and what
+//! becomes of them is told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use paceline::{
+    Ended, Following, JobId, JobState, JobView, NotSubmitted, Paceline, Report, StartError,
+};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::directory::{Directory, OWN_FOLDER};
+use super::get::{Get, Getter};
+use super::input::Mistake;
+use super::item::Item;
+use super::options::Options;
+use super::part::hash;
+use super::plan::{KIND, Key, Known, Plan, Planner, Terms, job, key, key_with_target, saved};
+use super::progress::{Event, Failed, Progress, Watch};
+use super::record::Archive;
+use super::save::Saver;
+use super::segments::{self, SegmentGetter};
+use super::settled::{Settled, failed, settled};
+use super::setup::{engine, get, make_own};
+use super::summary::{End, Summary};
+use super::task::{How, Saved, Task, shown};
+use super::warc::WarcError;
+
+/// Unfinished jobs at most: so much of the list is in memory.
+pub(super) const MOST_OPEN: usize = 20_000;
+/// Jobs that are submitted together at most: while they are, nothing else starts.
+const BATCH: usize = 128;
+/// What a run that is interrupted lets its downloads finish in.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// Why a run cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// The directory is not to be had.
+    #[error("cannot use the directory `{}`", .0.display())]
+    Directory(PathBuf, #[source] std::io::Error),
+    /// The store or the engine is not to be had.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The engine ended.
+    #[error(transparent)]
+    Ended(#[from] Ended),
+    /// The archive cannot be written.
+    #[error("the archive cannot be written")]
+    Archive(#[source] WarcError),
+}
+
+/// What there is to fetch, as it is read.
+pub type Items = mpsc::Receiver<Result<Item, Mistake>>;
+
+/// A run that is going on.
+pub struct Run {
+    pace: Paceline,
+    directory: Arc<Directory>,
+    progress: Arc<Progress>,
+    watch: Arc<dyn Watch>,
+    planner: Planner,
+    terms: Terms,
+    deadline: Option<Instant>,
+    started_at: Instant,
+    summary: Summary,
+    open: BTreeMap<JobId, (Key, Task)>,
+    keys: BTreeSet<Key>,
+    following: FuturesUnordered<Pin<Box<dyn Future<Output = Told> + Send>>>,
+    get: Arc<Get>,
+    thread: std::thread::JoinHandle<Option<Archive>>,
+}
+
+type Told = (JobId, Result<Arc<Report>, Ended>);
+
+impl Run {
+    /// Opens the directory and its store, and goes on with what is left there.
+    pub async fn start(options: Options, watch: Arc<dyn Watch>) -> Result<Run, FetchError> {
+        let path = options.directory.clone();
+        let refused = |error| FetchError::Directory(path.clone(), error);
+        let directory = Arc::new(Directory::open(&path).map_err(refused)?);
+        let own = path.join(OWN_FOLDER);
+        make_own(&own).map_err(refused)?;
+        let archive = match &options.warc {
+            Some(name) => Some(Archive::open(&path, name).map_err(FetchError::Archive)?),
+            None => None,
+        };
+        let planner = Planner::new(&options);
+        let terms =
+            Terms { attempts: options.retries.saturating_add(1), max_wait: options.max_wait };
+        let deadline = options.deadline.map(|span| Instant::now() + span);
+        let progress = Arc::new(Progress::default());
+        let (saver, thread) = Saver::start(archive, progress.clone()).map_err(refused)?;
+        let saver = Arc::new(saver);
+        let builder = engine(&options, Paceline::open(own.join("fetch.db")));
+        let half_files = directory.has_left_overs().map_err(refused)?;
+        let get = get(options, directory.clone(), saver, progress.clone(), watch.clone());
+        get.left_over.half_files.store(half_files, Ordering::Relaxed);
+        let builder = builder.worker(KIND, Getter(get.clone()));
+        let pace = builder.worker(segments::KIND, SegmentGetter(get.clone())).start()?;
+        *get.pace.lock().unwrap_or_else(PoisonError::into_inner) = Some(pace.clone());
+        let mut run = Run {
+            pace,
+            directory,
+            progress,
+            watch,
+            planner,
+            terms,
+            deadline,
+            started_at: Instant::now(),
+            summary: Summary::default(),
+            open: BTreeMap::new(),
+            keys: BTreeSet::new(),
+            following: FuturesUnordered::new(),
+            get,
+            thread,
+        };
+        run.take_up().await?;
+        run.progress.add_listed(run.open.len() as u64);
+        let last = run.open.keys().last().copied().unwrap_or_default();
+        let _ = run.get.left_over.last_job.set(last);
+        Ok(run)
+    }
+
+    /// Jobs that are not finished.
+    pub fn unfinished(&self) -> usize {
+        self.open.len()
+    }
+
+    /// What is going on.
+    pub fn progress(&self) -> Arc<Progress> {
+        self.progress.clone()
+    }
+
+    /// The engine, for those who want to look.
+    pub fn paceline(&self) -> Paceline {
+        self.pace.clone()
+    }
+
+    /// Follows what an earlier run left.
+    async fn take_up(&mut self) -> Result<(), FetchError> {
+        // A job that changes its state between two questions is found by the third.
+        for state in [JobState::Waiting, JobState::Running, JobState::Waiting] {
+            let mut after = None;
+            loop {
+                let (page, next) = self.pace.list(after, 1_000, Some(state)).await?;
+                for view in page {
+                    let (id, key) = (view.stored.record.id, view.stored.record.spec.key.clone());
+                    let payload = self.pace.payload(id).await?;
+                    let task = payload.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+                    let key = key.and_then(|key| Key::try_from(&*key).ok());
+                    if let (Some(task), Some(key), false) = (task, key, self.open.contains_key(&id))
+                        && let Some(following) = self.pace.follow(id).await?
+                    {
+                        self.follow(following, key, task);
+                    }
+                }
+                match next {
+                    Some(next) => after = Some(next),
+                    None => break,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self, following: Following, key: Key, task: Task) {
+        let id = following.id();
+        self.planner.taken(&task.target);
+        self.open.insert(id, (key, task));
+        self.keys.insert(key);
+        self.following.push(Box::pin(async move { (id, following.report().await) }));
+    }
+
+    /// Fetches everything; ends early when `stop` does.
+    pub async fn finish(
+        mut self,
+        mut items: Items,
+        stop: impl Future<Output = ()>,
+    ) -> Result<Summary, FetchError> {
+        tokio::pin!(stop);
+        let mut batch = Vec::with_capacity(BATCH);
+        let mut more = true;
+        let end = loop {
+            if !more && self.open.is_empty() {
+                break End::Complete;
+            }
+            let room = MOST_OPEN.saturating_sub(self.open.len()).min(BATCH);
+            tokio::select! {
+                biased;
+                () = &mut stop => break End::Interrupted,
+                () = until(self.deadline) => break End::Deadline,
+                Some((id, report)) = self.following.next() => self.told(id, &*report?),
+                read = items.recv_many(&mut batch, room), if more && room > 0 => {
+                    more = read > 0;
+                    if !more {
+                        self.progress.end_list();
+                    }
+                    self.admit(std::mem::take(&mut batch)).await?;
+                }
+            }
+        };
+        drop(items);
+        self.summary.unread = more;
+        self.end(end).await
+    }
+
+    /// Looks at a piece of the list, and submits what is to be fetched in one commit.
+    async fn admit(&mut self, batch: Vec<Result<Item, Mistake>>) -> Result<(), FetchError> {
+        let mut items = Vec::with_capacity(batch.len());
+        for read in batch {
+            match read {
+                Ok(item) => items.push((key(&item), item)),
+                Err(mistake) => {
+                    self.summary.mistakes += 1;
+                    self.watch.event(&Event::Mistake(mistake));
+                }
+            }
+        }
+        // The same line twice, or work that an earlier run left: it is under way.
+        items.retain(|(key, _)| self.keys.insert(*key));
+        self.progress.add_listed(items.len() as u64);
+        let keys: Vec<Key> = items.iter().map(|(key, _)| *key).collect();
+        let finished = self.pace.finished(&keys).await?;
+        let mut ready = Vec::with_capacity(items.len());
+        for ((key, item), finished) in items.into_iter().zip(finished) {
+            for url in &item.urls {
+                self.get.manners.meet(url);
+            }
+            let known = self.known(&item, finished.as_ref()).await?;
+            match self.planner.plan(&item, &key, known, &self.directory) {
+                Plan::Fetch(task) => ready.push((key, *task)),
+                other => {
+                    self.keys.remove(&key);
+                    self.leave(&item, other).await?;
+                }
+            }
+        }
+        self.submit(ready).await
+    }
+
+    /// Submits tasks in one commit. One that no engine takes fails for itself.
+    async fn submit(&mut self, ready: Vec<(Key, Task)>) -> Result<(), FetchError> {
+        let jobs: Vec<_> = ready.iter().map(|(key, task)| job(task, key, &self.terms)).collect();
+        let admitted = self.pace.submit_all(jobs).await;
+        for ((key, task), admitted) in ready.into_iter().zip(admitted) {
+            match admitted {
+                Ok(following) => self.follow(following, key, task),
+                Err(NotSubmitted::Ended(ended)) => return Err(ended.into()),
+                Err(refused) => {
+                    self.keys.remove(&key);
+                    self.summary.failed += 1;
+                    let event = Event::Failed(failed(task, "refused", &refused.to_string()));
+                    self.watch.event(&event);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The file that an earlier run saved for an item, if it is still that file.
+    async fn known(&self, item: &Item, finished: Option<&JobView>) -> Result<Known, FetchError> {
+        let Some(view) = finished else { return Ok(Known::Nothing) };
+        let saved = if let Some(saved) = saved(view) {
+            Some(saved)
+        } else {
+            // Asking again was in vain: the file that was there before is there still.
+            {
+                let payload = self.pace.payload(view.stored.record.id).await?;
+                let task = payload.and_then(|bytes| serde_json::from_slice::<Task>(&bytes).ok());
+                task.and_then(|task| task.saved(&self.directory))
+            }
+        };
+        let Some(saved) = saved else { return Ok(Known::Nothing) };
+        if self.directory.length(&saved.file).unwrap_or(None) != Some(saved.bytes) {
+            return Ok(Known::Nothing);
+        }
+        let Some(checksum) = &item.checksum else { return Ok(Known::Right(saved)) };
+        if saved.checksum.as_deref() == Some(checksum.to_string().as_str()) {
+            return Ok(Known::Right(saved));
+        }
+        // The list has a checksum that this file was not held to when it came.
+        let file = self.directory.plain_file(&saved.file).ok().flatten();
+        let right = match file {
+            None => false,
+            Some(file) => {
+                let checksum = checksum.clone();
+                let read = move || {
+                    hash(&file, checksum.algorithm()).map(|h| checksum.matches(&h.finish()))
+                };
+                let read = tokio::task::spawn_blocking(read).await;
+                matches!(read, Ok(Ok(true)))
+            }
+        };
+        Ok(if right { Known::Right(saved) } else { Known::Wrong(saved) })
+    }
+
+    /// Tells of an item that makes no job.
+    async fn leave(&mut self, item: &Item, plan: Plan) -> Result<(), FetchError> {
+        let (class, target, message) = match plan {
+            Plan::Fetch(_) => unreachable!("that one makes a job"),
+            Plan::There(saved) => {
+                self.there(item, saved);
+                return Ok(());
+            }
+            Plan::Fail(message) => ("name", String::new(), message),
+            Plan::Exists(target) => {
+                let named = key_with_target(item, &target);
+                let found = self.pace.finished([named]).await?.pop().flatten();
+                if let Some(saved) = found.as_ref().and_then(saved).filter(|s| s.file == target) {
+                    self.there(item, saved);
+                    return Ok(());
+                }
+                let message = format!(
+                    "`{target}` exists and was not fetched from here: move it away, or allow it \
+                     to be replaced with `--overwrite`"
+                );
+                ("exists", target, message)
+            }
+        };
+        self.summary.failed += 1;
+        let urls = item.urls.iter().map(ToString::to_string).collect();
+        let (class, checksum) = (class.to_string(), item.checksum.clone());
+        self.watch.event(&Event::Failed(Failed { urls, target, checksum, class, message }));
+        Ok(())
+    }
+
+    fn there(&mut self, item: &Item, saved: Saved) {
+        self.summary.skipped += 1;
+        self.watch.event(&Event::Skipped { url: shown(&item.urls[0]), saved });
+    }
+
+    /// A job has its report.
+    fn told(&mut self, id: JobId, report: &Report) {
+        let Some((key, task)) = self.open.remove(&id) else { return };
+        self.keys.remove(&key);
+        let url = task.urls.first().and_then(|url| url::Url::parse(url).ok());
+        let url = url.map(|url| shown(&url)).unwrap_or_default();
+        let event = match settled(report) {
+            Settled::Saved(saved) => {
+                match saved.how {
+                    How::Unchanged => self.summary.unchanged += 1,
+                    How::Fetched | How::Resumed | How::There => self.summary.fetched += 1,
+                }
+                let attempts = report.calls.iter().map(|call| call.attempts).sum();
+                Event::Done { url, saved, attempts }
+            }
+            Settled::Failed(failure) => {
+                self.summary.failed += 1;
+                let message = failure.message.as_deref().unwrap_or_default();
+                Event::Failed(failed(task, &failure.class, message))
+            }
+            Settled::Deferred(class, message) => {
+                self.summary.deferred += 1;
+                Event::Deferred(failed(task, class, &message))
+            }
+        };
+        self.watch.event(&event);
+    }
+
+    /// Lets what runs finish within its grace, leaves the rest for the next run.
+    async fn end(mut self, end: End) -> Result<Summary, FetchError> {
+        let grace = if end == End::Complete { Duration::ZERO } else { GRACE };
+        let pace = self.pace.clone();
+        let drain = async {
+            while let Some((id, report)) = self.following.next().await {
+                if let Ok(report) = report {
+                    self.told(id, &report);
+                }
+            }
+        };
+        let (stopped, ()) = tokio::join!(pace.stop(grace), drain);
+        stopped?;
+        // The engine holds the workers, and they hold the engine: somebody has to let go.
+        self.get.pace.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.get.saver.end();
+        let archive = tokio::task::spawn_blocking(|| self.thread.join());
+        let archive =
+            archive.await.expect("joining does not panic").expect("saving does not panic");
+        if let Some(archive) = archive {
+            archive.finish().map_err(FetchError::Archive)?;
+        }
+        for (_, (_, task)) in std::mem::take(&mut self.open) {
+            let message = match end {
+                End::Deadline => {
+                    self.summary.deferred += 1;
+                    "the time was over"
+                }
+                End::Complete | End::Interrupted => {
+                    self.summary.parked += 1;
+                    "the run was interrupted"
+                }
+            };
+            self.watch.event(&Event::Deferred(failed(task, "unfinished", message)));
+        }
+        let (bytes, requests) = (self.progress.bytes(), self.progress.requests());
+        Ok(Summary { bytes, requests, took: self.started_at.elapsed(), end, ..self.summary })
+    }
+}
+
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}

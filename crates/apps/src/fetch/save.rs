@@ -1,0 +1,425 @@
+//! Complete files get their names: synced in groups, renamed, and only then told as done. One
+//! thread does it, so a hundred small files cost the disk one wait and not a hundred.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _};
+use std::os::fd::AsRawFd as _;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::Instant;
+
+use super::directory::{Folder, Over, existing, remove, rename};
+use super::part::{Complete, Part};
+use super::progress::Progress;
+use super::record::{Archive, Recorded};
+
+/// Files that wait for the disk at most; a download beyond that waits before it lets go of its
+/// slot.
+pub(super) const MOST_WAITING: usize = 400;
+/// What a group waits for more at most.
+const GATHER: Duration = Duration::from_millis(20);
+/// How often it looks whether more is on its way.
+const LOOK: Duration = Duration::from_millis(2);
+/// Up to here files are synced one by one; beyond it the whole file system is, at once.
+const FEW: usize = 4;
+
+/// The name that a complete file is to have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// This one, which nobody else has.
+    New(String),
+    /// This one, whatever has it now.
+    Replace(String),
+    /// This one if it is free, else the other one.
+    Either(String, String),
+}
+
+/// Why a complete file has no name.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SaveError {
+    #[error(
+        "`{0}` exists and is something else: move it away, or allow it to be replaced with \
+         `--overwrite`"
+    )]
+    Exists(String),
+    #[error("cannot write: {0}")]
+    Disk(#[from] io::Error),
+    #[error("the archive cannot be written: {0}")]
+    Archive(String),
+    #[error("the program is ending")]
+    Ending,
+}
+
+/// What the thread is told.
+enum Told {
+    Save(Box<Order>),
+    End,
+}
+
+/// One piece of work for the thread.
+struct Order {
+    /// The file to name, if the answer was one worth keeping.
+    file: Option<Filed>,
+    /// What the archive shall hold of it.
+    recorded: Option<Box<Recorded>>,
+    done: oneshot::Sender<Result<String, SaveError>>,
+}
+
+struct Filed {
+    complete: Complete,
+    wish: Wish,
+}
+
+/// The thread that saves.
+pub(super) struct Saver {
+    orders: Sender<Told>,
+    room: Semaphore,
+}
+
+impl Saver {
+    /// Starts the thread; when it is told to end it hands back the archive.
+    pub(super) fn start(
+        archive: Option<Archive>,
+        progress: Arc<Progress>,
+    ) -> io::Result<(Saver, JoinHandle<Option<Archive>>)> {
+        let (orders, inbox) = channel();
+        let thread = std::thread::Builder::new().name("paceline-disk".to_string());
+        let thread = thread.spawn(move || run(&inbox, archive, &progress))?;
+        Ok((Saver { orders, room: Semaphore::new(MOST_WAITING) }, thread))
+    }
+
+    /// Room for one more file; to be asked for before the download lets go of its slot.
+    pub(super) async fn room(&self) -> tokio::sync::SemaphorePermit<'_> {
+        self.room.acquire().await.expect("the semaphore is never closed")
+    }
+
+    /// Gives a complete file its name; when this returns it survives a power cut.
+    pub(super) async fn save(
+        &self,
+        part: Part,
+        wish: Wish,
+        recorded: Option<Box<Recorded>>,
+    ) -> Result<String, SaveError> {
+        self.order(Some(Filed { complete: part.complete(), wish }), recorded).await
+    }
+
+    /// Ends the thread once it has done what it was asked.
+    pub(super) fn end(&self) {
+        // A thread that is gone has ended.
+        let _ = self.orders.send(Told::End);
+    }
+
+    /// Writes an answer that is no file into the archive.
+    pub(super) async fn record(&self, recorded: Box<Recorded>) -> Result<(), SaveError> {
+        self.order(None, Some(recorded)).await.map(drop)
+    }
+
+    async fn order(
+        &self,
+        file: Option<Filed>,
+        recorded: Option<Box<Recorded>>,
+    ) -> Result<String, SaveError> {
+        let (done, told) = oneshot::channel();
+        let order = Order { file, recorded, done };
+        self.orders.send(Told::Save(Box::new(order))).map_err(|_| SaveError::Ending)?;
+        told.await.unwrap_or(Err(SaveError::Ending))
+    }
+}
+
+fn run(
+    inbox: &Receiver<Told>,
+    mut archive: Option<Archive>,
+    progress: &Progress,
+) -> Option<Archive> {
+    let mut patience = Duration::ZERO;
+    loop {
+        let (group, over) = gather(inbox, patience, progress);
+        patience = if group.len() > 1 { GATHER } else { Duration::ZERO };
+        save(group, archive.as_mut());
+        if over {
+            return archive;
+        }
+    }
+}
+
+/// The next group, and whether it is the last. When files come thick and fast a group waits a
+/// moment for more: the disk is asked less often, and nobody holds a slot meanwhile.
+fn gather(inbox: &Receiver<Told>, patience: Duration, progress: &Progress) -> (Vec<Order>, bool) {
+    let mut group = Vec::new();
+    let take = |told: Result<Told, RecvTimeoutError>, group: &mut Vec<Order>| match told {
+        Ok(Told::Save(order)) => {
+            group.push(*order);
+            None
+        }
+        Ok(Told::End) | Err(RecvTimeoutError::Disconnected) => Some(true),
+        Err(RecvTimeoutError::Timeout) => Some(false),
+    };
+    if let Some(over) = take(inbox.recv().map_err(RecvTimeoutError::from), &mut group) {
+        return (group, over);
+    }
+    let until = Instant::now() + patience;
+    while group.len() < MOST_WAITING / 2 {
+        let left = until.saturating_duration_since(Instant::now());
+        match take(inbox.recv_timeout(left.min(LOOK)), &mut group) {
+            Some(true) => return (group, true),
+            // With nothing on its way there is nothing to wait for.
+            Some(false) if left <= LOOK || progress.is_idle() => break,
+            Some(false) | None => {}
+        }
+    }
+    (group, false)
+}
+
+fn save(mut group: Vec<Order>, archive: Option<&mut Archive>) {
+    group = written(group);
+    if let Some(archive) = archive {
+        group = archived(group, archive);
+    }
+    let files = group.iter_mut().filter_map(|order| order.file.as_mut());
+    let synced = files
+        .map(|filed| filed.complete.file())
+        .collect::<io::Result<Vec<_>>>()
+        .and_then(|files| sync(&files));
+    let mut named = Vec::with_capacity(group.len());
+    let mut folders: Vec<Folder> = Vec::new();
+    let mut seen = BTreeSet::new();
+    for order in group {
+        let result = match (&synced, order.file) {
+            (Err(error), _) => Err(SaveError::Disk(copied(error))),
+            (Ok(()), None) => Ok(String::new()),
+            (Ok(()), Some(filed)) => {
+                if seen.insert(filed.complete.folder.as_raw_fd()) {
+                    folders.push(filed.complete.folder.clone());
+                }
+                filed.give_name()
+            }
+        };
+        named.push((order.done, result));
+    }
+    let synced = sync_folders(&folders);
+    for (done, result) in named {
+        let result = match &synced {
+            Ok(()) => result,
+            Err(error) => Err(SaveError::Disk(copied(error))),
+        };
+        // Whoever asked may have been stopped meanwhile: the file is there all the same.
+        let _ = done.send(result);
+    }
+}
+
+/// Writes what was small enough to wait for this.
+fn written(group: Vec<Order>) -> Vec<Order> {
+    let mut kept = Vec::with_capacity(group.len());
+    for mut order in group {
+        match order.file.as_mut().map(|filed| filed.complete.file()) {
+            None | Some(Ok(_)) => kept.push(order),
+            Some(Err(error)) => drop(order.done.send(Err(SaveError::Disk(error)))),
+        }
+    }
+    kept
+}
+
+/// Writes what the archive shall hold, and makes it safe before any file of the group is named.
+fn archived(group: Vec<Order>, archive: &mut Archive) -> Vec<Order> {
+    let mut kept = Vec::with_capacity(group.len());
+    for mut order in group {
+        let written = match order.recorded.take() {
+            None => Ok(()),
+            Some(recorded) => {
+                let body = order.file.as_mut().and_then(|filed| filed.complete.file().ok());
+                archive.write(*recorded, body)
+            }
+        };
+        match written {
+            Ok(()) => kept.push(order),
+            Err(error) => drop(order.done.send(Err(SaveError::Archive(error.to_string())))),
+        }
+    }
+    match archive.sync() {
+        Ok(()) => kept,
+        Err(error) => {
+            for order in kept {
+                let _ = order.done.send(Err(SaveError::Archive(error.to_string())));
+            }
+            Vec::new()
+        }
+    }
+}
+
+fn sync(files: &[&File]) -> io::Result<()> {
+    if files.len() <= FEW {
+        return files.iter().try_for_each(|file| file.sync_data());
+    }
+    let mut systems = BTreeSet::new();
+    for file in files {
+        if systems.insert(rustix::fs::fstat(file)?.st_dev) {
+            rustix::fs::syncfs(file)?;
+        }
+    }
+    Ok(())
+}
+
+fn sync_folders(folders: &[Folder]) -> io::Result<()> {
+    if folders.len() > FEW {
+        let mut systems = BTreeSet::new();
+        for folder in folders {
+            if systems.insert(rustix::fs::fstat(&**folder)?.st_dev) {
+                rustix::fs::syncfs(&**folder)?;
+            }
+        }
+        return Ok(());
+    }
+    folders.iter().try_for_each(|folder| Ok(rustix::fs::fsync(&**folder)?))
+}
+
+impl Filed {
+    fn give_name(mut self) -> Result<String, SaveError> {
+        let wish = self.wish.clone();
+        let name = match wish {
+            Wish::Replace(name) => {
+                let Complete { folder, .. } = &self.complete;
+                rename(folder, &self.complete.temporary(), &name, Over::Anything)?;
+                name
+            }
+            Wish::New(name) | Wish::Either(name, _) if self.claim(&name)? => name,
+            Wish::Either(_, other) if self.claim(&other)? => other,
+            Wish::New(name) | Wish::Either(_, name) => {
+                remove(&self.complete.folder, &self.complete.temporary());
+                self.complete.forget_note();
+                return Err(SaveError::Exists(name));
+            }
+        };
+        self.complete.forget_note();
+        Ok(name)
+    }
+
+    /// Takes a name that is free, or that holds the very same bytes: a crash between the naming
+    /// and the commit leaves such a file behind.
+    fn claim(&mut self, name: &str) -> io::Result<bool> {
+        let (folder, temporary) = (self.complete.folder.clone(), self.complete.temporary());
+        if rename(&folder, &temporary, name, Over::Nothing)? {
+            return Ok(true);
+        }
+        let same = match existing(&folder, name) {
+            Ok(Some(found)) => same_bytes(self.complete.file()?, &found)?,
+            // A folder, a link, or not ours to read.
+            Ok(None) | Err(_) => false,
+        };
+        if same {
+            remove(&folder, &temporary);
+        }
+        Ok(same)
+    }
+}
+
+fn same_bytes(one: &File, other: &File) -> io::Result<bool> {
+    if one.metadata()?.len() != other.metadata()?.len() {
+        return Ok(false);
+    }
+    let (mut one, mut other) = (one, other);
+    one.rewind()?;
+    let (mut left, mut right) = (vec![0; 64 << 10], vec![0; 64 << 10]);
+    loop {
+        let read = one.read(&mut left)?;
+        if read == 0 {
+            return Ok(true);
+        }
+        other.read_exact(&mut right[..read])?;
+        if left[..read] != right[..read] {
+            return Ok(false);
+        }
+    }
+}
+
+/// The same error once more: each of a group is told.
+fn copied(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => io::Error::new(error.kind(), error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fetch::directory::Directory;
+
+    struct Place {
+        directory: tempfile::TempDir,
+        folder: Folder,
+        saver: Saver,
+        thread: JoinHandle<Option<Archive>>,
+    }
+
+    impl Place {
+        fn new() -> Place {
+            let directory = tempfile::tempdir().expect("a directory");
+            let folder = Directory::open(directory.path()).and_then(|d| d.folder(""));
+            let (saver, thread) = Saver::start(None, Arc::default()).expect("a thread");
+            Place { directory, folder: folder.expect("open"), saver, thread }
+        }
+
+        async fn save(&self, id: &str, bytes: &[u8], wish: Wish) -> Result<String, SaveError> {
+            let mut part = Part::fresh(self.folder.clone(), id, None);
+            part.append(bytes).expect("written");
+            self.saver.save(part, wish, None).await
+        }
+
+        /// The names and contents that are there, once the thread has ended.
+        fn end(self) -> Vec<(String, Vec<u8>)> {
+            self.saver.end();
+            self.thread.join().expect("it ends");
+            let entries = std::fs::read_dir(self.directory.path()).expect("there");
+            let read = entries.map(|entry| {
+                let path = entry.expect("an entry").path();
+                let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+                (name, std::fs::read(&path).expect("read"))
+            });
+            let mut found: Vec<_> = read.collect();
+            found.sort();
+            found
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_that_somebody_else_has_is_not_taken() {
+        let place = Place::new();
+        let new = |name: &str| Wish::New(name.to_string());
+        place.save("1", b"one", new("a")).await.expect("saved");
+        let refused = place.save("2", b"two", new("a")).await.expect_err("it is taken");
+        assert!(matches!(refused, SaveError::Exists(name) if name == "a"));
+        let either = Wish::Either("a".to_string(), "a-2".to_string());
+        assert_eq!(place.save("3", b"three", either).await.expect("saved"), "a-2");
+        place.save("4", b"four", Wish::Replace("a-2".to_string())).await.expect("saved");
+        let pairs = [("a", b"one".to_vec()), ("a-2", b"four".to_vec())];
+        assert_eq!(place.end(), pairs.map(|(name, bytes)| (name.to_string(), bytes)));
+    }
+
+    #[tokio::test]
+    async fn the_same_bytes_under_the_same_name_are_the_same_file() {
+        let place = Place::new();
+        for id in ["1", "2"] {
+            let saved = place.save(id, b"same", Wish::New("a".to_string())).await;
+            assert_eq!(saved.expect("saved"), "a");
+        }
+        assert_eq!(place.end(), [("a".to_string(), b"same".to_vec())]);
+    }
+
+    #[tokio::test]
+    async fn a_crowd_is_saved_whole() {
+        let place = Place::new();
+        let names: Vec<String> = (0..300).map(|n| format!("f{n:03}")).collect();
+        let saves =
+            names.iter().map(|name| place.save(name, name.as_bytes(), Wish::New(name.clone())));
+        for saved in futures_util::future::join_all(saves).await {
+            saved.expect("saved");
+        }
+        let expected = names.iter().map(|name| (name.clone(), name.clone().into_bytes()));
+        assert_eq!(place.end(), expected.collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,370 @@
+//! A large file over several connections: the first answer says how large it is, and each further
+//! piece is a job of its own, charged to the host like any other request (B5).
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use hyper::StatusCode;
+use paceline::{Call, CallOutcome, Failed, Failure, Job, Outcome, Priority, Report, Work, Worker};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use url::Url;
+
+use super::answer::{content_range, refusal, version};
+use super::body::{Receiving, Whole};
+use super::came::{Came, announcing, permanent, transient};
+use super::checksum::Checksum;
+use super::directory::{existing, split};
+use super::get::{Attempt, Get};
+use super::part::{Note, Part, Split, boot_id};
+use super::request::{Span, meant};
+use super::task::{Saved, Task, Version};
+use crate::http::announced::retry_after;
+use crate::http::{Exchange, HttpError, Origin};
+
+/// The kind of jobs that fetch pieces.
+pub(super) const KIND: &str = "segment";
+/// The lane of those who wait for the pieces of their file: it is no host and has no limits.
+pub(super) const LANE: &str = "split";
+/// The first piece: whatever is smaller comes in one answer.
+pub(super) const FIRST: u64 = 4 << 20;
+/// Pieces are not smaller than this, and not larger: one that breaks is fetched anew.
+const SMALLEST: u64 = 4 << 20;
+const LARGEST: u64 = 64 << 20;
+/// Files whose pieces come at the same time, at most.
+pub(super) const MOST_SPLIT: usize = 64;
+/// Pieces per connection, so that a slow one does not hold up the file.
+const PER_CONNECTION: u64 = 4;
+
+/// The payload of a piece's job.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Piece {
+    /// The task whose file it belongs to; its way ends at the address to ask.
+    task: Task,
+    etag: String,
+    /// The length of the whole file.
+    total: u64,
+    from: u64,
+    /// The last byte, itself included.
+    to: u64,
+}
+
+/// The files whose pieces are coming. They wait without a slot, so only this bounds them: beyond
+/// it files come in one piece.
+#[derive(Debug)]
+pub(super) struct Splitting {
+    most: usize,
+    parts: Mutex<BTreeSet<String>>,
+}
+
+impl Splitting {
+    pub(super) fn new(connections: u32) -> Splitting {
+        let most = if connections > 1 { MOST_SPLIT } else { 0 };
+        Splitting { most, parts: Mutex::default() }
+    }
+
+    /// Whether one more may be split.
+    pub(super) fn has_room(&self) -> bool {
+        self.lock().len() < self.most
+    }
+
+    fn begin(&self, part: &str) {
+        self.lock().insert(part.to_string());
+    }
+
+    fn end(&self, part: &str) {
+        self.lock().remove(part);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How a file of this length is split.
+pub(super) fn split_of(total: u64, connections: u32, begun: u64) -> Split {
+    let pieces = u64::from(connections) * PER_CONNECTION;
+    let size = (total.saturating_sub(FIRST) / pieces).clamp(SMALLEST, LARGEST);
+    Split { first: FIRST, size, begun }
+}
+
+impl Split {
+    /// The pieces after the first, as first and last byte.
+    fn pieces(self, total: u64) -> impl Iterator<Item = (u64, u64)> {
+        let starts = (0..).map(move |n: u64| self.first + n * self.size);
+        let starts = starts.take_while(move |from| *from < total);
+        starts.map(move |from| (from, (from + self.size).min(total) - 1))
+    }
+}
+
+impl Attempt<'_> {
+    /// The first piece is there, on a lane that is no host: fetches the others, and names the file.
+    pub(super) async fn assemble(&self) -> Result<Saved, Came> {
+        self.get.splitting.begin(&self.task.part);
+        let worked = self.assemble_pieces().await;
+        self.get.splitting.end(&self.task.part);
+        worked
+    }
+
+    async fn assemble_pieces(&self) -> Result<Saved, Came> {
+        if let Some(saved) = self.there().await? {
+            return Ok(saved);
+        }
+        let (folder, _) = split(&self.task.target);
+        let folder = self.get.directory.folder(folder)?;
+        let algorithm = self.task.checksum.as_ref().map(Checksum::algorithm);
+        let part = Part::resume(&folder, &self.task.part, algorithm)?.filter(Part::is_split);
+        let whole = part.as_ref().and_then(Whole::of);
+        let (Some(part), Some(whole)) = (part, whole) else {
+            return Err(Came::Moved(Box::new(self.task.again(self.url)), self.url.clone()));
+        };
+        let note = part.note.as_ref().expect("a split file has a note");
+        let total = note.total.expect("a split file has a length");
+        let split = note.split.expect("this one is split");
+        let mut task = self.task.again(self.url);
+        if task.via.last() != Some(&note.url) {
+            task.via.push(note.url.clone());
+        }
+        let pieces = split.pieces(total).map(|(from, to)| Piece {
+            task: task.clone(),
+            etag: note.etag.clone(),
+            total,
+            from,
+            to,
+        });
+        let pieces = pieces.collect();
+        // It only waits from here on: its worker is of more use to the pieces.
+        self.call.sending().map_err(|_| Came::Late)?;
+        self.call.answered();
+        match self.pieces(pieces, split).await {
+            Ok(()) => {
+                let part = part.filled(total)?;
+                Receiving { attempt: self, folder, algorithm }.finish(part, whole).await
+            }
+            Err(Came::Failed(failure)) if &*failure.class == "changed" => {
+                part.discard();
+                Err(Came::Moved(Box::new(self.task.again(self.url)), self.url.clone()))
+            }
+            // An address that was good for a while only, as redirects give: from the start again.
+            Err(Came::Failed(failure)) if failure.class.starts_with("status_") => {
+                part.discard();
+                match meant(self.task).filter(|first| first != self.url) {
+                    Some(first) => Err(Came::Moved(Box::new(self.task.anew(&first)), first)),
+                    None => Err(Came::Failed(failure)),
+                }
+            }
+            Err(came) => Err(came),
+        }
+    }
+
+    /// Submits what is missing, so many at a time, and waits for all of it.
+    async fn pieces(&self, wanted: Vec<Piece>, split: Split) -> Result<(), Came> {
+        let pace = self.get.pace().ok_or(Came::Late)?;
+        let keys: Vec<_> = wanted.iter().map(|piece| piece.key(split)).collect();
+        let finished = pace.finished(&keys).await.map_err(|_| Came::Late)?;
+        let done = |view: &Option<paceline::JobView>| {
+            view.as_ref().and_then(|view| view.stored.report.as_ref()).is_some_and(is_done)
+        };
+        let mut left = wanted.into_iter().zip(keys).zip(finished.iter().map(done));
+        let mut under_way = FuturesUnordered::new();
+        let mut trouble = None;
+        loop {
+            while trouble.is_none() && under_way.len() < self.get.segments as usize {
+                let Some(((piece, key), done)) = left.next() else { break };
+                if !done {
+                    let job = piece.job(&key, self.get);
+                    let following = pace.submit(job).await;
+                    let following =
+                        following.map_err(|error| transient("queue", &error.to_string()))?;
+                    under_way.push(async move { (following.id(), following.report().await) });
+                }
+            }
+            let Some((_, report)) = under_way.next().await else { break };
+            let report = report.map_err(|_| Came::Late)?;
+            if trouble.is_none() && !is_done(&report) {
+                trouble = Some(what_went_wrong(&report));
+            }
+        }
+        trouble.map_or(Ok(()), Err)
+    }
+}
+
+fn is_done(report: &Report) -> bool {
+    report.calls.iter().any(|call| matches!(call.outcome, CallOutcome::Done { .. }))
+}
+
+fn what_went_wrong(report: &Report) -> Came {
+    let failure = report.calls.iter().rev().find_map(|call| match &call.outcome {
+        CallOutcome::Failed(failure) => Some(failure.clone()),
+        _ => None,
+    });
+    match failure {
+        // It was tried as often as the user wants: trying the whole file again adds nothing.
+        Some(failure) => Came::Failed(Failure { retryable: false, ..failure }),
+        None => permanent("throttled", "the host stays closed"),
+    }
+}
+
+impl Piece {
+    /// Two pieces are the same only within one beginning of the file.
+    fn key(&self, split: Split) -> Vec<u8> {
+        let mut hash = Sha256::new();
+        hash.update(format!("{} {} {}", self.task.part, split.begun, self.from));
+        hash.finalize().to_vec()
+    }
+
+    fn url(&self) -> Option<Url> {
+        self.task.url(0)
+    }
+
+    fn job(&self, key: &[u8], get: &Get) -> Job {
+        let origin = self.url().as_ref().and_then(Origin::of).expect("it was asked before");
+        // Ahead of new files: what was begun is to end first.
+        let job = Job::new(KIND, self).on([origin.lane()]).key(key).priority(Priority::Completion);
+        job.attempts(get.attempts).max_wait(get.max_wait)
+    }
+}
+
+/// The worker of pieces.
+pub(super) struct SegmentGetter(pub(super) Arc<Get>);
+
+impl Worker for SegmentGetter {
+    async fn run(&self, call: Call) -> Work {
+        let piece: Piece = call.payload()?;
+        let Some(url) = piece.url() else {
+            return Err(Failed::of(Failure::permanent("payload").because("no address")));
+        };
+        let mut attempt = Attempt::new(&self.0, &call, &piece.task, &url);
+        let worked = attempt.piece(&piece).await;
+        let announced = attempt.announced;
+        let work = match worked {
+            Ok(()) => Outcome::done(()),
+            Err(came) => {
+                self.0.tell(&call, &url, &came);
+                came.into_work()
+            }
+        };
+        announcing(work, announced)
+    }
+
+    fn sends_itself(&self) -> bool {
+        true
+    }
+}
+
+impl Attempt<'_> {
+    /// Fetches one piece into its place.
+    async fn piece(&mut self, piece: &Piece) -> Result<(), Came> {
+        let (get, call, url) = (self.get, self.call, self.url);
+        let (folder, _) = split(&piece.task.target);
+        let folder = get.directory.folder(folder)?;
+        let file = existing(&folder, &Part::name(&piece.task.part))?;
+        let file = file.ok_or_else(|| permanent("changed", "its file is gone: starting over"))?;
+        let span =
+            Span::Of { from: piece.from, to: Some(piece.to), etag: Some(piece.etag.clone()) };
+        let now = call.wall();
+        let request = get.manners.request(&get.client, &piece.task, url, &span, get.coding, now);
+        let exchange = self.send(url, request).await?;
+        self.hear(&exchange);
+        match exchange.status {
+            StatusCode::PARTIAL_CONTENT => self.receive_piece(piece, exchange, file).await,
+            StatusCode::OK | StatusCode::RANGE_NOT_SATISFIABLE => {
+                let message = "the file on the server is another one now: starting over";
+                Err(permanent("changed", message))
+            }
+            status => {
+                let wait = retry_after(&exchange.headers, call.wall());
+                get.client.discard(url, exchange).await;
+                Err(Came::Refused(refusal(status, wait)))
+            }
+        }
+    }
+
+    async fn receive_piece(
+        &self,
+        piece: &Piece,
+        mut exchange: Exchange,
+        file: File,
+    ) -> Result<(), Came> {
+        let (get, call, url) = (self.get, self.call, self.url);
+        let Version { etag, .. } = version(&exchange.headers);
+        let fits = content_range(&exchange.headers).is_some_and(|range| {
+            (range.from, range.to, range.total) == (piece.from, piece.to, Some(piece.total))
+        });
+        if !fits || etag.as_ref() != Some(&piece.etag) {
+            return Err(permanent("changed", "a piece of the file does not fit: starting over"));
+        }
+        let length = piece.to - piece.from + 1;
+        let reading = get.progress.begin(call.attempt(), &piece.task.target, 0, Some(length));
+        let mut at = piece.from;
+        while let Some(bytes) = get.client.piece(url, &mut exchange).await? {
+            if at + bytes.len() as u64 > piece.to + 1 {
+                return Err(permanent("range", "more bytes came than were asked for"));
+            }
+            get.rate.pay(bytes.len()).await;
+            reading.received(bytes.len());
+            tokio::task::block_in_place(|| file.write_all_at(&bytes, at))?;
+            at += bytes.len() as u64;
+        }
+        if at != piece.to + 1 {
+            return Err(HttpError::Short(at - piece.from).into());
+        }
+        get.client.finish(url, exchange).await;
+        call.answered();
+        // The store must not say that it is there before it is.
+        let synced = tokio::task::spawn_blocking(move || file.sync_data()).await;
+        synced.map_err(io::Error::other)??;
+        Ok(())
+    }
+}
+
+impl Receiving<'_, '_> {
+    /// The first piece of a file that is larger: from here on it is split.
+    pub(super) fn splits(&self, exchange: &Exchange, version: &Version) -> Option<Note> {
+        let range = content_range(&exchange.headers)?;
+        let (total, etag) = (range.total?, version.strong()?);
+        let first = range.from == 0 && range.to + 1 == FIRST && total > FIRST;
+        first.then(|| Note {
+            url: self.attempt.url.to_string(),
+            etag: etag.to_string(),
+            total: Some(total),
+            boot: boot_id().to_string(),
+            synced: 0,
+            disposition: None,
+            split: Some(split_of(total, self.attempt.get.segments, self.attempt.call.attempt().0)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(total: u64, connections: u32, expected_pieces: usize) {
+        let split = split_of(total, connections, 1);
+        let pieces: Vec<_> = split.pieces(total).collect();
+        assert_eq!(pieces.len(), expected_pieces);
+        let mut at = split.first;
+        for (from, to) in pieces {
+            assert_eq!(from, at);
+            assert!(to >= from);
+            at = to + 1;
+        }
+        assert_eq!(at, total.max(FIRST));
+    }
+
+    #[test]
+    fn pieces_cover_the_rest_of_the_file_exactly() {
+        check(FIRST, 4, 0);
+        check(FIRST + 1, 4, 1);
+        check(100 << 20, 4, 16);
+        check((2 << 30) + 12_345, 4, 32);
+        check(SMALLEST * 3 + 7, 64, 3);
+    }
+}

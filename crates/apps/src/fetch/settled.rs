@@ -1,0 +1,53 @@
+//! What a finished job means to whoever wanted the file.
+
+use paceline::{CallOutcome, Failure, Report, Skip};
+
+use super::progress::Failed;
+use super::task::{Saved, Task};
+
+/// What a job came to.
+pub(super) enum Settled {
+    Saved(Saved),
+    Failed(Failure),
+    Deferred(&'static str, String),
+}
+
+/// Reads a report.
+pub(super) fn settled(report: &Report) -> Settled {
+    let (mut failure, mut deferred) = (None, None);
+    for call in &report.calls {
+        match &call.outcome {
+            CallOutcome::Done { value, .. } => match serde_json::from_slice(value) {
+                Ok(saved) => return Settled::Saved(saved),
+                Err(error) => {
+                    let odd = Failure::permanent("value").because(&error.to_string());
+                    failure = Some(odd);
+                }
+            },
+            CallOutcome::Failed(found) if &*found.class == "throttled" => {
+                let message = format!("`{}` had enough of us too often", call.lane);
+                deferred = Some(("throttled", message));
+            }
+            CallOutcome::Failed(found) => failure = Some(found.clone()),
+            CallOutcome::Skipped(Skip::MaxWait { wait, .. }) => {
+                let message = format!("`{}` stays closed for {wait}", call.lane);
+                deferred = Some(("closed", message));
+            }
+            CallOutcome::Skipped(_) | CallOutcome::Cancelled => {
+                deferred = deferred.or(Some(("withdrawn", "not asked for".to_string())));
+            }
+            CallOutcome::Empty | CallOutcome::Duplicate { .. } | CallOutcome::Moved { .. } => {}
+        }
+    }
+    match (failure, deferred) {
+        (_, Some((class, message))) => Settled::Deferred(class, message),
+        (Some(failure), None) => Settled::Failed(failure),
+        (None, None) => Settled::Failed(Failure::permanent("nothing").because("no answer came")),
+    }
+}
+
+/// A task that did not come to a file.
+pub(super) fn failed(task: Task, class: &str, message: &str) -> Failed {
+    let Task { urls, target, checksum, .. } = task;
+    Failed { urls, target, checksum, class: class.to_string(), message: message.to_string() }
+}

@@ -1,0 +1,90 @@
+//! An engine and its workers, set up for downloads.
+
+use std::num::NonZeroU32;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use paceline::{AcrossLanes, Builder, Group, Lane, Limits, Portion, Span};
+
+use super::directory::Directory;
+use super::get::{Archiving, Get, LeftOver};
+use super::options::{Options, Robots};
+use super::progress::{Progress, Watch};
+use super::rate::ByteRate;
+use super::run::MOST_OPEN;
+use super::save::{MOST_WAITING, Saver};
+use super::segments::{self, MOST_SPLIT, Splitting};
+use crate::http::Client;
+
+/// Finished jobs are known for this long: as long as their files are there.
+const REMEMBERED: Span = Span::days(3_650);
+/// The folder of the store: its jobs may hold addresses with logins, so it is the user's alone.
+pub(super) fn make_own(path: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(path)
+}
+
+/// An engine for downloads: hosts take turns, and a lane is a host.
+pub(super) fn engine(options: &Options, mut builder: Builder) -> Builder {
+    let many = |count: usize| NonZeroU32::new(count as u32).expect("above zero");
+    let timed = |limits: &Limits| Limits {
+        timeout: limits.timeout.or(options.timeout).or(Some(REMEMBERED)),
+        // Pieces of files go first, and no faster than anything else.
+        gap_share: [Portion::ONE; 4],
+        ..limits.clone()
+    };
+    if !options.lanes.iter().any(|(name, _)| name == "host:*") {
+        builder = builder.lane(Lane::with_limits("host:*", timed(&options.host)));
+    }
+    // Whoever waits here for the pieces of a file is bounded by `Splitting`, and by no clock.
+    let (in_flight, timeout) = (many(MOST_OPEN), Some(REMEMBERED));
+    let waiting = Limits { in_flight, timeout, ..Limits::default() };
+    builder = builder.lane(Lane::with_limits(segments::LANE, waiting));
+    for (name, limits) in &options.lanes {
+        builder = builder.lane(Lane::with_limits(name, timed(limits)));
+    }
+    for (name, limits) in &options.groups {
+        builder = builder.group(Group::with_limits(name, limits.clone()));
+    }
+    builder.keep_finished(REMEMBERED).settings(|settings| {
+        (settings.pool.base, settings.pool.max) = (options.jobs, options.jobs);
+        settings.pool.interactive_reserve = 0;
+        settings.pool.lane_share = options.host_share;
+        // Files that wait for the disk, and files that wait for their pieces.
+        settings.max_answered = (MOST_WAITING + MOST_SPLIT) as u32;
+        settings.across_lanes = AcrossLanes::Turns;
+        settings.max_waiting = many(2 * MOST_OPEN);
+        settings.max_lanes = many(4 * MOST_OPEN);
+    })
+}
+
+/// What all attempts of a run share.
+pub(super) fn get(
+    options: Options,
+    directory: Arc<Directory>,
+    saver: Arc<Saver>,
+    progress: Arc<Progress>,
+    watch: Arc<dyn Watch>,
+) -> Arc<Get> {
+    let archiving = if options.warc.is_some() { Archiving::Yes } else { Archiving::No };
+    Arc::new(Get {
+        client: Client::new(options.patience, options.proxies),
+        manners: options.manners,
+        directory,
+        saver,
+        progress,
+        watch,
+        rate: ByteRate::new(options.limit_rate),
+        coding: options.coding,
+        largest: options.largest,
+        attempts: options.retries.saturating_add(1),
+        max_wait: options.max_wait,
+        segments: options.segments,
+        splitting: Splitting::new(options.segments),
+        pace: Mutex::new(None),
+        rules: (options.robots == Robots::Obey).then(Arc::default),
+        archiving,
+        left_over: LeftOver::default(),
+    })
+}

@@ -1,0 +1,254 @@
+//! What a job carries: where to ask, and what the file is to be called.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use url::Url;
+
+use super::checksum::Checksum;
+use super::directory::Directory;
+
+/// Redirects that are followed for one file.
+pub(super) const MOST_REDIRECTS: usize = 10;
+
+/// The longest address that a redirect may lead to.
+const LONGEST_LOCATION: usize = 8 << 10;
+
+/// The payload of a job.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Task {
+    /// Mirrors, one stage each.
+    pub(super) urls: Vec<String>,
+    /// The file, below the directory.
+    pub(super) target: String,
+    /// How the target came to its name.
+    #[serde(default)]
+    pub(super) named: Named,
+    /// Says which half file is this one's.
+    pub(super) part: String,
+    /// What its bytes must come to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) checksum: Option<Checksum>,
+    /// The version that is there, for an answer only if there is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) have: Option<Version>,
+    /// It has to come in one piece: its server has ranges, but no name for its versions.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) unsplit: bool,
+    /// The way so far: where it began, the last redirect and the address to ask; empty before the
+    /// first redirect.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) via: Vec<String>,
+    /// Hashes of all addresses on the way, by which a loop is noticed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) seen: Vec<u64>,
+}
+
+/// How a target came to its name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Named {
+    /// Nothing had that name.
+    #[default]
+    New,
+    /// What has that name is replaced.
+    Replace,
+    /// It may be called as the server says.
+    ByServer,
+}
+
+/// What tells one version of a file from another.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Version {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) etag: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) last_modified: Option<String>,
+}
+
+/// What a finished job's call brought.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Saved {
+    /// The address that answered, after all redirects.
+    pub url: String,
+    /// The file, below the directory.
+    pub file: String,
+    /// Its length.
+    pub bytes: u64,
+    /// The server's name for this version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etag: Option<String>,
+    /// When it says that it was last changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_modified: Option<String>,
+    /// What its bytes were found to come to, if that was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checksum: Option<String>,
+    /// How it came.
+    pub how: How,
+}
+
+/// How a file came to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum How {
+    /// Fetched as a whole.
+    Fetched,
+    /// Fetched from where an earlier attempt had ended.
+    Resumed,
+    /// The server says that it has not changed.
+    Unchanged,
+    /// It stood there complete: the program was killed after naming it.
+    There,
+}
+
+/// Why a redirect is not followed.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum RedirectError {
+    #[error("it leads back to `{0}`: a loop")]
+    Loop(String),
+    #[error("more than {MOST_REDIRECTS} redirects, the last to `{0}`")]
+    Many(String),
+    #[error("it leads nowhere: `location` is missing, too long, or no address")]
+    Nowhere,
+    #[error("it leads to `{0}`, which is neither http nor https")]
+    Scheme(String),
+}
+
+impl RedirectError {
+    pub(super) fn class(&self) -> &'static str {
+        match self {
+            RedirectError::Loop(_) => "redirect_loop",
+            RedirectError::Many(_) => "redirects",
+            RedirectError::Nowhere | RedirectError::Scheme(_) => "redirect",
+        }
+    }
+}
+
+impl Task {
+    /// The address that the call with this number asks.
+    pub(super) fn url(&self, call: u16) -> Option<Url> {
+        let text = self.via.last().or_else(|| self.urls.get(usize::from(call)));
+        text.and_then(|text| Url::parse(text).ok())
+    }
+
+    /// The task after a redirect from `from`; the address to ask is the last of its way.
+    pub(super) fn redirected(
+        &self,
+        from: &Url,
+        location: Option<&[u8]>,
+    ) -> Result<(Task, Url), RedirectError> {
+        let location = location.filter(|bytes| bytes.len() <= LONGEST_LOCATION);
+        let location = location.and_then(|bytes| std::str::from_utf8(bytes).ok());
+        let to = location.and_then(|text| from.join(text).ok());
+        let mut to = to.ok_or(RedirectError::Nowhere)?;
+        if crate::http::Origin::of(&to).is_none() {
+            return Err(RedirectError::Scheme(to.scheme().to_string()));
+        }
+        to.set_fragment(None);
+        let mut task = self.clone();
+        if task.seen.is_empty() {
+            task.seen.push(hash(from));
+        }
+        if task.seen.contains(&hash(&to)) {
+            return Err(RedirectError::Loop(shown(&to)));
+        }
+        if task.seen.len() > MOST_REDIRECTS {
+            return Err(RedirectError::Many(shown(&to)));
+        }
+        task.seen.push(hash(&to));
+        let first = task.via.first().cloned().unwrap_or_else(|| from.to_string());
+        task.via = vec![first, from.to_string(), to.to_string()];
+        Ok((task, to))
+    }
+
+    /// The same task from the address that the user named, in one piece.
+    pub(super) fn anew(&self, first: &Url) -> Task {
+        Task { via: vec![first.to_string()], seen: Vec::new(), unsplit: true, ..self.clone() }
+    }
+
+    /// What an earlier run had saved, if this task was to ask for a newer version of it.
+    pub(super) fn saved(&self, directory: &Directory) -> Option<Saved> {
+        let Version { etag, last_modified } = self.have.clone()?;
+        let bytes = directory.length(&self.target).ok().flatten()?;
+        let url = shown(&Url::parse(self.urls.first()?).ok()?);
+        let (file, how, checksum) = (self.target.clone(), How::There, None);
+        Some(Saved { url, file, bytes, etag, last_modified, checksum, how })
+    }
+
+    /// The same task, to be asked again at `url` by another call.
+    pub(super) fn again(&self, url: &Url) -> Task {
+        let mut task = self.clone();
+        if task.via.is_empty() {
+            task.via.push(url.to_string());
+        }
+        task
+    }
+}
+
+/// A hash that is the same in every run.
+fn hash(url: &Url) -> u64 {
+    let digest = Sha256::digest(url.as_str());
+    u64::from_le_bytes(*digest.first_chunk().expect("a SHA-256 has 32 bytes"))
+}
+
+/// An address as people may see it: without the login that it may carry.
+pub(super) fn shown(url: &Url) -> String {
+    if url.username().is_empty() && url.password().is_none() {
+        return url.to_string();
+    }
+    let mut url = url.clone();
+    // Only addresses without a host refuse this, and they have no login either.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task() -> Task {
+        Task {
+            urls: vec!["http://a/1".to_string(), "http://b/2".to_string()],
+            target: "x".to_string(),
+            named: Named::New,
+            part: "0".to_string(),
+            checksum: None,
+            have: None,
+            unsplit: false,
+            via: Vec::new(),
+            seen: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn each_stage_asks_its_own_mirror_and_a_redirect_its_own_address() {
+        let task = task();
+        let from = task.url(1).expect("the second mirror");
+        assert_eq!(from.as_str(), "http://b/2");
+        let (moved, to) = task.redirected(&from, Some(b"../c?d#e")).expect("it leads on");
+        assert_eq!(to.as_str(), "http://b/c?d");
+        assert_eq!(moved.url(7), Some(to));
+    }
+
+    #[test]
+    fn a_loop_is_named_and_a_chain_has_an_end() {
+        let (mut task, mut at) = (task(), Url::parse("http://a/1").expect("an address"));
+        for n in 2..12 {
+            (task, at) = task.redirected(&at, Some(format!("/{n}").as_bytes())).expect("one more");
+        }
+        let looped = task.redirected(&at, Some(b"/4")).expect_err("a loop");
+        assert_eq!(looped, RedirectError::Loop("http://a/4".to_string()));
+        let many = task.redirected(&at, Some(b"/99")).expect_err("too many");
+        assert_eq!(many, RedirectError::Many("http://a/99".to_string()));
+        let odd = task.redirected(&at, Some(b"file:///etc/passwd")).expect_err("not http");
+        assert_eq!(odd.class(), "redirect");
+        assert_eq!(task.redirected(&at, None).expect_err("no address"), RedirectError::Nowhere);
+    }
+
+    #[test]
+    fn a_login_is_not_shown() {
+        let url = Url::parse("http://user:secret@a/b").expect("an address");
+        assert_eq!(shown(&url), "http://a/b");
+    }
+}

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use crate::config::ConfigError;
+use crate::fetch::Usage;
 
 /// How a command ended. Scripts rely on the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub fn exit_of(error: &anyhow::Error) -> Exit {
         let io = cause.downcast_ref::<std::io::Error>();
         io.is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
     };
-    if error.is::<ConfigError>() {
+    if error.is::<ConfigError>() || error.is::<Usage>() {
         Exit::Usage
     } else if error.chain().any(closed) {
         // Whoever read our output has seen enough, as with `| head`.

@@ -4,6 +4,7 @@ pub mod bench;
 pub mod config;
 pub mod demo;
 pub mod exit;
+pub mod fetch;
 mod loopback;
 pub mod mock;
 pub mod output;

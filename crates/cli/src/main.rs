@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use paceline_cli::config::{Config, Surroundings, print};
 use paceline_cli::exit::Exit;
 use paceline_cli::output::{data, fail};
-use paceline_cli::{bench, demo, mock};
+use paceline_cli::{bench, demo, fetch, mock};
 
 /// Jobs are many small pieces of memory that come and go together.
 #[global_allocator]
@@ -29,6 +29,8 @@ struct Cli {
 enum Command {
     /// Built-in services with limits, and searches at work on them: no internet, no set-up
     Demo,
+    /// Polite parallel downloads
+    Fetch(Box<fetch::Arguments>),
     /// A rate-limited service to test clients against
     Mock(Box<mock::Arguments>),
     /// What this machine does: rates, latencies, recovery, limits
@@ -71,6 +73,10 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> anyhow::Result<Exit> {
     match cli.command {
         Command::Demo => demo::run(),
+        Command::Fetch(arguments) => {
+            let config = Config::load(cli.config.as_deref(), &Surroundings::of_process())?;
+            fetch::run(&arguments, &config)
+        }
         Command::Mock(arguments) => mock::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Config(ConfigCommand::Print) => done(&print()),

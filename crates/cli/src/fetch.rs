@@ -1,0 +1,89 @@
+//! `paceline fetch`: from arguments to a run, from its events to a screen, from its end to an
+//! exit code.
+
+mod arguments;
+mod list;
+mod report;
+mod screen;
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use paceline_apps::fetch::{End, Run, Summary};
+
+use crate::config::Config;
+use crate::exit::Exit;
+use crate::output::say;
+
+pub use arguments::{Arguments, Usage};
+use report::Reporter;
+use screen::Screen;
+
+/// Runs the command.
+pub fn run(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
+    // Half of the cores: the loop, the disk and the servers' answers in the kernel want the rest.
+    allow_open_files();
+    let cores = std::thread::available_parallelism().map_or(2, usize::from);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads((cores / 2).max(1))
+        .enable_all()
+        .build()?;
+    let exit = runtime.block_on(fetch(arguments, config));
+    // Somebody may still be reading a list from a terminal: nobody waits for that.
+    runtime.shutdown_background();
+    exit
+}
+
+/// Files and sockets are many at once: as many as the system lets us have.
+fn allow_open_files() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Where that is not allowed the old limit holds.
+    let _ = setrlimit(Resource::Nofile, limit);
+}
+
+async fn fetch(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
+    let options = arguments.options(config)?;
+    let directory = options.directory.clone();
+    let sources = arguments.sources()?;
+    let reporter = Arc::new(Reporter::new(arguments.format, arguments.failed_out.as_deref())?);
+    let run = Run::start(options, reporter.clone()).await?;
+    if run.unfinished() > 0 {
+        say(format_args!("going on with {} files of an earlier run", run.unfinished()));
+    }
+    let screen = Screen::start(arguments.shown(), &run, reporter.clone());
+    let summary = run.finish(list::read(sources)?, interrupted()).await;
+    screen.end();
+    let summary = summary.with_context(|| format!("fetching into `{}`", directory.display()))?;
+    reporter.finish(&summary)?;
+    Ok(exit(&summary))
+}
+
+/// Resolves at the first Ctrl-C; the second one ends the program at once.
+async fn interrupted() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        return std::future::pending().await;
+    }
+    say("finishing what runs; once more ends it at once");
+    std::thread::spawn(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        if let Ok(runtime) = runtime
+            && runtime.block_on(tokio::signal::ctrl_c()).is_ok()
+        {
+            std::process::exit(Exit::Interrupted as i32);
+        }
+    });
+}
+
+fn exit(summary: &Summary) -> Exit {
+    if summary.end == End::Interrupted {
+        Exit::Interrupted
+    } else if summary.failed + summary.mistakes > 0 {
+        Exit::Failed
+    } else if summary.deferred + summary.parked > 0 || summary.unread {
+        Exit::Deferred
+    } else {
+        Exit::Done
+    }
+}

@@ -1,0 +1,273 @@
+//! What is told about a run: events as JSON lines, and at the end what did not come and why.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use anyhow::Context as _;
+use paceline_apps::fetch::{End, Event, Failed, Summary, Watch};
+use serde_json::json;
+use tempfile::NamedTempFile;
+
+use super::arguments::Output;
+use crate::output::say;
+
+/// Addresses that are shown per class of failure; a file has them all.
+const MOST_SHOWN: usize = 5;
+/// Classes that are told apart; a server may invent many statuses.
+const MOST_CLASSES: usize = 40;
+/// Mistakes of a list that are shown.
+const MOST_MISTAKES: u64 = 20;
+
+/// Hears of everything, and tells it in the way that was asked for.
+pub(super) struct Reporter {
+    format: Output,
+    heard: Mutex<Heard>,
+}
+
+#[derive(Default)]
+struct Heard {
+    counts: Counts,
+    classes: BTreeMap<String, Class>,
+    failed_out: Option<(PathBuf, BufWriter<NamedTempFile>)>,
+    /// The first trouble with an output; the run goes on without it.
+    trouble: Option<io::Error>,
+}
+
+/// How many files came to what.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) done: u64,
+    pub(super) there: u64,
+    pub(super) failed: u64,
+    pub(super) deferred: u64,
+    pub(super) mistakes: u64,
+}
+
+impl Counts {
+    /// Files about which nothing more will be heard.
+    pub(super) fn settled(self) -> u64 {
+        self.done + self.there + self.failed + self.deferred
+    }
+}
+
+/// Failures of one kind.
+#[derive(Default)]
+struct Class {
+    count: u64,
+    examples: Vec<(String, String)>,
+}
+
+impl Reporter {
+    pub(super) fn new(format: Output, failed_out: Option<&Path>) -> anyhow::Result<Reporter> {
+        let failed_out = match failed_out {
+            None => None,
+            Some(path) => {
+                // Beside it, and named at the end: the list that is read may be the same file.
+                let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+                let file = NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))
+                    .with_context(|| format!("cannot write `{}`", path.display()))?;
+                Some((path.to_path_buf(), BufWriter::new(file)))
+            }
+        };
+        let heard = Mutex::new(Heard { failed_out, ..Heard::default() });
+        Ok(Reporter { format, heard })
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        self.lock().counts
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says what the run came to.
+    pub(super) fn finish(&self, summary: &Summary) -> anyhow::Result<()> {
+        if self.format == Output::Jsonl {
+            print(&json!({
+                "event": "summary", "fetched": summary.fetched, "there": summary.skipped,
+                "unchanged": summary.unchanged, "failed": summary.failed,
+                "deferred": summary.deferred, "parked": summary.parked,
+                "mistakes": summary.mistakes, "bytes": summary.bytes,
+                "requests": summary.requests, "seconds": summary.took.as_secs_f64(),
+                "peak_memory": peak_memory(),
+                "end": match summary.end {
+                    End::Complete => "complete",
+                    End::Deadline => "deadline",
+                    End::Interrupted => "interrupted",
+                },
+            }))?;
+        }
+        let mut heard = self.lock();
+        if let Some((path, file)) = heard.failed_out.take() {
+            let written = file.into_inner().map_err(io::IntoInnerError::into_error);
+            let named = written.and_then(|file| Ok(file.persist(&path)?));
+            named.with_context(|| format!("cannot write `{}`", path.display()))?;
+        }
+        if let Some(trouble) = heard.trouble.take() {
+            return Err(trouble).context("cannot write what failed");
+        }
+        say(told(summary));
+        for (name, class) in &heard.classes {
+            say(format_args!("  {} {name}", class.count));
+            for (url, message) in &class.examples {
+                say(format_args!("      {url}: {message}"));
+            }
+            let more = class.count - class.examples.len() as u64;
+            if more > 0 {
+                say(format_args!("      and {more} more"));
+            }
+        }
+        if let Some(hint) = hint(summary) {
+            say(hint);
+        }
+        Ok(())
+    }
+}
+
+impl Watch for Reporter {
+    fn event(&self, event: &Event) {
+        let mut heard = self.lock();
+        heard.count(event);
+        if self.format == Output::Jsonl
+            && let Err(error) = print(&line(event))
+        {
+            heard.trouble.get_or_insert(error);
+        }
+    }
+}
+
+impl Heard {
+    fn count(&mut self, event: &Event) {
+        match event {
+            Event::Done { .. } => self.counts.done += 1,
+            Event::Skipped { .. } => self.counts.there += 1,
+            Event::Failed(failed) => {
+                self.counts.failed += 1;
+                self.keep(failed);
+            }
+            Event::Deferred(failed) => {
+                self.counts.deferred += 1;
+                self.keep(failed);
+            }
+            Event::Mistake(mistake) => {
+                self.counts.mistakes += 1;
+                if self.counts.mistakes <= MOST_MISTAKES {
+                    say(format_args!("error: {mistake}"));
+                }
+            }
+            Event::Retry { .. } | Event::Throttled { .. } => {}
+        }
+    }
+
+    fn keep(&mut self, failed: &Failed) {
+        if self.classes.len() < MOST_CLASSES || self.classes.contains_key(&failed.class) {
+            let class = self.classes.entry(failed.class.clone()).or_default();
+            class.count += 1;
+            if class.examples.len() < MOST_SHOWN {
+                class.examples.push((failed.shown(), failed.message.clone()));
+            }
+        }
+        if let Some((_, file)) = &mut self.failed_out
+            && let Err(error) = write(file, failed)
+        {
+            self.trouble.get_or_insert(error);
+        }
+    }
+}
+
+/// An entry that this program and aria2c read.
+fn write(file: &mut impl io::Write, failed: &Failed) -> io::Result<()> {
+    let message = failed.message.replace(['\r', '\n'], " ");
+    writeln!(file, "# {}: {message}", failed.class)?;
+    writeln!(file, "{}", failed.urls.join("\t"))?;
+    if !failed.target.is_empty() {
+        writeln!(file, " out={}", failed.target)?;
+    }
+    if let Some(checksum) = &failed.checksum {
+        writeln!(file, " checksum={checksum}")?;
+    }
+    Ok(())
+}
+
+fn line(event: &Event) -> serde_json::Value {
+    let failed = |name: &str, failed: &Failed| {
+        json!({
+            "event": name, "url": failed.shown(), "file": failed.target,
+            "class": failed.class, "message": failed.message,
+        })
+    };
+    match event {
+        Event::Done { url, saved, attempts } => json!({
+            "event": "done", "url": url, "from": saved.url, "file": saved.file,
+            "bytes": saved.bytes, "how": saved.how, "attempts": attempts,
+        }),
+        Event::Skipped { url, saved } => json!({
+            "event": "there", "url": url, "file": saved.file, "bytes": saved.bytes,
+        }),
+        Event::Retry { url, class, message, attempt } => json!({
+            "event": "retry", "url": url, "class": class, "message": message,
+            "attempt": attempt,
+        }),
+        Event::Throttled { lane, retry_after } => json!({
+            "event": "throttled", "lane": lane,
+            "retry_after_seconds": retry_after.map(|span| span.as_secs_f64()),
+        }),
+        Event::Failed(entry) => failed("failed", entry),
+        Event::Deferred(entry) => failed("deferred", entry),
+        Event::Mistake(mistake) => json!({ "event": "mistake", "message": mistake.to_string() }),
+    }
+}
+
+fn print(value: &serde_json::Value) -> io::Result<()> {
+    let mut line = serde_json::to_vec(value).expect("an event is plain data");
+    line.push(b'\n');
+    match io::stdout().lock().write_all(&line) {
+        // Whoever read our output has seen enough; the run is none of its business.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
+/// The most memory that this process ever had, in bytes, where the system says so.
+fn peak_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes << 10)
+}
+
+fn told(summary: &Summary) -> String {
+    let counts = [
+        (summary.fetched, "fetched"),
+        (summary.skipped, "there already"),
+        (summary.unchanged, "unchanged"),
+        (summary.failed, "failed"),
+        (summary.deferred, "put off"),
+        (summary.parked, "left for the next run"),
+        (summary.mistakes, "mistakes in the list"),
+    ];
+    let mut parts: Vec<String> = counts
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    if parts.is_empty() {
+        parts.push("nothing to fetch".to_string());
+    }
+    let bytes = indicatif::BinaryBytes(summary.bytes);
+    let took = summary.took.as_secs_f64();
+    format!("{}; {bytes} and {} requests in {took:.1} s", parts.join(", "), summary.requests)
+}
+
+fn hint(summary: &Summary) -> Option<&'static str> {
+    if summary.end == End::Interrupted {
+        Some("the same command goes on from here")
+    } else if summary.deferred + summary.parked > 0 {
+        Some("the same command, later, fetches what was put off")
+    } else {
+        None
+    }
+}

@@ -1,0 +1,90 @@
+//! Archives of what was fetched, as the tools of archives read them.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use paceline_mock::files::{Answer, Fault, File, Files, Framing};
+
+use crate::{Place, generated};
+
+fn python(place: &Place, arguments: &[&str]) -> String {
+    let python = std::env::var_os("PACELINE_PYTHON").unwrap_or_else(|| "python3".into());
+    let mut command = Command::new(python);
+    let output = command.current_dir(place.path().join("files")).args(arguments).output();
+    let output = output.expect("python starts");
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+fn archives(place: &Place) -> Vec<String> {
+    let names = place.names().into_iter();
+    names.filter(|name| PathBuf::from(name).extension().is_some_and(|end| end == "gz")).collect()
+}
+
+/// `warcio check` is content, and our index is the one that `cdxj-indexer` makes.
+#[track_caller]
+fn is_sound(place: &Place, answers: usize) {
+    let files = archives(place);
+    let all: Vec<&str> = files.iter().map(String::as_str).collect();
+    python(place, &[&["-m", "warcio.cli", "check"], all.as_slice()].concat());
+    let theirs = python(place, &[&["-m", "cdxj_indexer.main"], all.as_slice()].concat());
+    let mut theirs: Vec<&str> = theirs.lines().collect();
+    theirs.sort_unstable();
+    let ours = std::fs::read_to_string(place.file("web.cdxj")).expect("an index");
+    let ours: Vec<&str> = ours.lines().collect();
+    assert_eq!(ours, theirs);
+    assert_eq!(ours.len(), answers);
+}
+
+#[test]
+#[ignore = "needs warcio and cdxj-indexer: ./test installs them and asks for it"]
+fn an_archive_holds_every_answer_and_the_tools_of_archives_agree() {
+    let (server, place) = (Files::start(), Place::new());
+    server.generate("/f/*", 30_000);
+    server
+        .put("/page", File::of("<p>hello</p>").header("content-type", "text/html; charset=utf-8"));
+    server.put("/chunked", File::named("c", 100_000).framing(Framing::Chunked));
+    server.put("/empty", File::of(""));
+    server.put("/moved", Answer::redirect(301, "/page?from=moved"));
+    server.put("/gone", Answer::status(410).body("it was here"));
+    server.on("/f/3", Fault::Answer(Answer::status(500).body("not now")).first(1));
+    let mut urls = generated(&server, "f", 20);
+    urls.extend(["/page", "/chunked", "/empty", "/moved", "/gone"].map(|path| server.url(path)));
+    let list = place.list(urls);
+    let ended = place.fetch(&["-i", &list, "--warc", "web", "--header", "Cookie: s3cret"]).exits(1);
+    assert_eq!(ended.class(), "status_410");
+    // Twenty files, one of them twice, five others, and the page behind the redirect.
+    assert_eq!(server.log().len(), 27);
+    is_sound(&place, 27);
+    let shown =
+        python(&place, &["-m", "warcio.cli", "index", "-f", "warc-type", "web-00001.warc.gz"]);
+    assert_eq!(shown.matches("\"request\"").count(), 27);
+    assert_eq!(shown.matches("\"warcinfo\"").count(), 1);
+    let page = place.file("page");
+    assert_eq!(std::fs::read(page).expect("there"), b"<p>hello</p>");
+}
+
+#[test]
+#[ignore = "needs warcio and cdxj-indexer: ./test installs them and asks for it"]
+fn an_archive_goes_on_after_a_kill() {
+    let (server, place) = (Files::start(), Place::new());
+    server.generate("/f/*", 50_000);
+    server.on("*", Fault::Latency(std::time::Duration::from_millis(3)));
+    let list = place.list(generated(&server, "f", 150));
+    for goal in [40, 80, 120] {
+        let running = place.start(&["-i", &list, "--warc", "web"]);
+        server.wait_until(|log| log.len() >= goal);
+        running.kill();
+    }
+    place.fetch(&["-i", &list, "--warc", "web"]).exits(0);
+    let files = archives(&place);
+    let all: Vec<&str> = files.iter().map(String::as_str).collect();
+    python(&place, &[&["-m", "warcio.cli", "check"], all.as_slice()].concat());
+    let index = std::fs::read_to_string(place.file("web.cdxj")).expect("an index");
+    for n in 0..150 {
+        let url = format!("\"url\": \"{}\"", server.url(&format!("/f/{n}")));
+        assert!(index.contains(&url), "{url} is not in the archive");
+    }
+    is_sound(&place, index.lines().count());
+}

@@ -1,0 +1,220 @@
+//! What to fetch, in all its forms, and what the files are called.
+
+use std::io::Write as _;
+use std::process::Stdio;
+
+use paceline_mock::files::{Answer, File, Files};
+
+use crate::Place;
+
+/// sha-256 of `hello`.
+const HELLO: &str = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
+
+fn server() -> Files {
+    let server = Files::start();
+    for path in ["/a", "/b", "/c/a", "/d/a", "/x/y/z.txt"] {
+        server.put(path, File::of(format!("this is {path}")));
+    }
+    server.put("/hello", File::of("hello"));
+    server
+}
+
+fn read(place: &Place, name: &str) -> String {
+    std::fs::read_to_string(place.file(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+#[test]
+fn addresses_as_arguments_land_beside_each_other() {
+    let (server, place) = (server(), Place::new());
+    place.fetch(&[&server.url("/a"), &server.url("/b")]).exits(0);
+    assert_eq!(place.names(), ["a", "b"]);
+    assert_eq!(read(&place, "b"), "this is /b");
+}
+
+#[test]
+fn one_name_wanted_by_several_gives_stable_distinct_ones() {
+    let (server, first, second) = (server(), Place::new(), Place::new());
+    for place in [&first, &second] {
+        let list = place.list(["/a", "/c/a", "/d/a"].map(|path| server.url(path)));
+        place.fetch(&["-i", &list]).exits(0);
+        assert_eq!(read(place, "a"), "this is /a");
+    }
+    assert_eq!(first.names().len(), 3);
+    assert_eq!(first.names(), second.names());
+}
+
+#[test]
+fn a_tree_has_folders_for_host_and_path() {
+    let (server, place) = (server(), Place::new());
+    place.fetch(&[&server.url("/x/y/z.txt"), &server.url("/c/a"), "--tree"]).exits(0);
+    let host = format!("127.0.0.1+{}", server.addr().port());
+    assert_eq!(place.names(), [format!("{host}/c/a"), format!("{host}/x/y/z.txt")]);
+}
+
+#[test]
+fn the_one_file_may_be_named_and_checked() {
+    let (server, place) = (server(), Place::new());
+    let checksum = format!("sha-256={HELLO}");
+    place.fetch(&[&server.url("/hello"), "-o", "sub/h.txt", "--checksum", &checksum]).exits(0);
+    assert_eq!(read(&place, "sub/h.txt"), "hello");
+    let ended = place.fetch(&[&server.url("/a"), "-o", "no.txt", "--checksum", &checksum]).exits(1);
+    assert_eq!(ended.class(), "checksum");
+    assert!(!place.file("no.txt").exists());
+    assert_eq!(server.requests("/a"), 1, "a wrong checksum is not tried again");
+}
+
+#[test]
+fn lists_of_aria2_name_folders_files_and_checksums() {
+    let (server, place) = (server(), Place::new());
+    let list = place.list([
+        "# a comment".to_string(),
+        server.url("/hello"),
+        "  out=h.txt".to_string(),
+        format!("  checksum=sha-256={HELLO}"),
+        server.url("/a"),
+        "  dir=deep/er".to_string(),
+        "  max-connection-per-server=4".to_string(),
+    ]);
+    place.fetch(&["-i", &list]).exits(0);
+    assert_eq!(place.names(), ["deep/er/a", "h.txt"]);
+}
+
+#[test]
+fn json_lines_come_from_a_pipe() {
+    let (server, place) = (server(), Place::new());
+    let mut command = place.command(&["-i", "-"]);
+    let mut child = command.stdin(Stdio::piped()).spawn().expect("it runs");
+    let mut pipe = child.stdin.take().expect("a pipe");
+    for (path, out) in [("/a", "one"), ("/b", "two")] {
+        let line = format!("{{\"url\": \"{}\", \"out\": \"{out}\"}}\n", server.url(path));
+        pipe.write_all(line.as_bytes()).expect("somebody reads");
+    }
+    drop(pipe);
+    crate::Running(child).end().exits(0);
+    assert_eq!(place.names(), ["one", "two"]);
+}
+
+#[test]
+fn a_checksum_file_is_a_list_with_its_base() {
+    let (server, place) = (server(), Place::new());
+    let list = place.list([format!("{HELLO}  hello"), format!("{HELLO} *a")]);
+    let ended = place.fetch(&["-i", &list, "--base", &server.url("/")]).exits(1);
+    assert_eq!(place.names(), ["hello"]);
+    assert_eq!(ended.class(), "checksum");
+}
+
+#[test]
+fn j3_mirrors_are_asked_one_after_another() {
+    let (first, second, place) = (Files::start(), Files::start_on("127.0.0.2"), Place::new());
+    first.put("/m", Answer::status(404));
+    second.put("/m", File::of("from the mirror"));
+    let list = place.list([format!("{}\t{}", first.url("/m"), second.url("/m"))]);
+    let ended = place.fetch(&["-i", &list]).exits(0);
+    assert_eq!(read(&place, "m"), "from the mirror");
+    assert_eq!((first.log().len(), second.log().len()), (1, 1));
+    assert_eq!(ended.of("done")[0]["from"], second.url("/m"));
+    place.fetch(&["-i", &list]).exits(0);
+    assert_eq!((first.log().len(), second.log().len()), (1, 1));
+}
+
+#[test]
+fn a_file_that_is_there_and_not_ours_stays() {
+    let (server, place) = (server(), Place::new());
+    std::fs::create_dir(place.path().join("files")).expect("made");
+    std::fs::write(place.file("a"), "mine").expect("written");
+    let ended = place.fetch(&[&server.url("/a")]).exits(1);
+    assert_eq!(ended.class(), "exists");
+    assert_eq!((read(&place, "a").as_str(), server.log().len()), ("mine", 0));
+    place.fetch(&[&server.url("/a"), "--overwrite"]).exits(0);
+    assert_eq!(read(&place, "a"), "this is /a");
+}
+
+#[test]
+fn what_failed_is_a_list_that_can_be_fetched_later() {
+    let (server, place) = (server(), Place::new());
+    let urls = ["/a", "/late", "/d/late"].map(|path| server.url(path));
+    let list = place.list(urls);
+    place.fetch(&["-i", &list, "--failed-out", "failed.txt"]).exits(1);
+    server.put("/late", File::of("at last"));
+    server.put("/d/late", File::of("at last too"));
+    place.fetch(&["-i", "failed.txt"]).exits(0);
+    assert_eq!(read(&place, "late"), "at last");
+    assert_eq!(place.names().len(), 3);
+    let requests = server.log().len();
+    let ended = place.fetch(&["-i", &list]).exits(0);
+    assert_eq!((ended.summary("there"), server.log().len()), (3, requests));
+}
+
+#[test]
+fn mistakes_of_a_list_have_their_place_and_the_rest_is_fetched() {
+    let (server, place) = (server(), Place::new());
+    let list = place.list([server.url("/a"), "ftp://example.org/x".to_string(), server.url("/b")]);
+    let ended = place.fetch(&["-i", &list]).exits(1);
+    assert_eq!(place.names(), ["a", "b"]);
+    assert!(ended.stderr.contains("list.txt:2: "), "{}", ended.stderr);
+    assert_eq!(ended.summary("mistakes"), 1);
+}
+
+#[track_caller]
+fn is_usage(arguments: &[&str], expected: &str) {
+    let ended = Place::new().fetch(arguments).exits(2);
+    assert!(ended.stderr.contains(expected), "{}", ended.stderr);
+}
+
+#[test]
+fn wrong_usage_is_exit_two_and_says_what_is_right() {
+    is_usage(&[], "nothing to fetch");
+    is_usage(&["http://a/1", "http://a/2", "-o", "x"], "exactly one address");
+    is_usage(&["example.org/x"], "https://");
+    is_usage(&["http://a/1", "--every", "soon"], "is not a span of time");
+    is_usage(&["http://a/1", "--header", "nonsense"], "NAME: VALUE");
+    is_usage(&["http://a/1", "--decode", "--warc", "w"], "cannot be used with");
+    is_usage(&["-i", "no-such-list"], "no-such-list");
+}
+
+#[test]
+fn a_list_may_be_the_file_of_its_own_failures() {
+    let (server, place) = (server(), Place::new());
+    let list = place.list([server.url("/a"), server.url("/nowhere")]);
+    place.fetch(&["-i", &list, "--failed-out", &list]).exits(1);
+    let left = std::fs::read_to_string(&list).expect("there");
+    assert!(left.contains("/nowhere") && !left.contains("/a\n"), "{left}");
+}
+
+#[test]
+fn a_folder_is_not_taken_for_a_file() {
+    let (server, place) = (server(), Place::new());
+    server.put("/c", File::of("a file where others have a folder"));
+    let list = place.list([server.url("/c/a"), server.url("/c")]);
+    let ended = place.fetch(&["-i", &list, "--tree", "--every", "200ms"]).exits(1);
+    assert_eq!(ended.summary("fetched"), 1);
+}
+
+#[test]
+fn one_address_that_cannot_be_a_lane_does_not_end_the_run() {
+    let (server, place) = (server(), Place::new());
+    let long = format!("http://{}.invalid:1/x", "a.".repeat(115));
+    let list = place.list([long, server.url("/a")]);
+    place.fetch(&["-i", &list, "--retries", "0"]).exits(1);
+    assert_eq!(place.names(), ["a"]);
+}
+
+#[test]
+fn a_deadline_with_lines_unread_is_not_the_end() {
+    let (server, place) = (server(), Place::new());
+    let mut command = place.command(&["-i", "-", "--deadline", "500ms"]);
+    let mut child = command.stdin(Stdio::piped()).spawn().expect("it runs");
+    let mut pipe = child.stdin.take().expect("a pipe");
+    pipe.write_all(format!("{}\n", server.url("/a")).as_bytes()).expect("somebody reads");
+    crate::Running(child).end().exits(75);
+    drop(pipe);
+}
+
+#[test]
+fn nobody_listening_does_not_change_the_exit() {
+    let (server, place) = (server(), Place::new());
+    let mut command = place.command(&[&server.url("/nowhere")]);
+    let mut child = command.spawn().expect("it runs");
+    drop(child.stdout.take());
+    assert_eq!(child.wait().expect("it ends").code(), Some(1));
+}

@@ -1,0 +1,155 @@
+//! `paceline fetch` as its user runs it: the real program against real servers that misbehave.
+
+mod archive;
+mod changes;
+mod getting;
+mod hostile;
+mod lists;
+mod pace;
+mod stops;
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use paceline_mock::files::{Files, content};
+
+/// What a stopwatch in the hand of the user would show.
+#[expect(clippy::disallowed_methods, reason = "the program is measured from outside")]
+fn now() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
+/// A directory to fetch into.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Place {
+        Place(tempfile::tempdir().expect("a directory"))
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.path().join("files").join(name)
+    }
+
+    /// A list beside the files, not among them.
+    fn list(&self, lines: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+        let file = self.path().join("list.txt");
+        let text: String = lines.into_iter().map(|line| line.as_ref().to_string() + "\n").collect();
+        std::fs::write(&file, text).expect("written");
+        file.display().to_string()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_paceline"));
+        command.current_dir(self.path()).env_clear().env("HOME", self.path());
+        command.args(["fetch", "-d", "files", "--format", "jsonl"]).args(arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs the command to its end.
+    fn fetch(&self, arguments: &[&str]) -> Ended {
+        self.start(arguments).end()
+    }
+
+    fn start(&self, arguments: &[&str]) -> Running {
+        Running(self.command(arguments).spawn().expect("it runs"))
+    }
+
+    /// The names of all files, ours left out.
+    fn names(&self) -> Vec<String> {
+        names_below(&self.path().join("files"))
+    }
+}
+
+fn names_below(folder: &Path) -> Vec<String> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten() {
+        let entry = entry.expect("an entry");
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name == ".paceline" {
+            continue;
+        }
+        if entry.file_type().expect("a type").is_dir() {
+            names.extend(names_below(&entry.path()).iter().map(|below| format!("{name}/{below}")));
+        } else {
+            names.push(name);
+        }
+    }
+    names.sort();
+    names
+}
+
+/// A run under way.
+struct Running(Child);
+
+impl Running {
+    fn end(self) -> Ended {
+        let output = self.0.wait_with_output().expect("it ends");
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
+        let events = text(&output.stdout);
+        let events = events.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+        Ended { code: output.status.code(), events, stderr: text(&output.stderr) }
+    }
+
+    fn kill(mut self) {
+        self.0.kill().expect("it was there");
+        self.0.wait().expect("it ends");
+    }
+
+    /// As Ctrl-C does.
+    fn interrupt(&self) {
+        let pid = rustix::process::Pid::from_child(&self.0);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it is there");
+    }
+}
+
+/// What a run came to.
+#[derive(Debug)]
+struct Ended {
+    code: Option<i32>,
+    events: Vec<serde_json::Value>,
+    stderr: String,
+}
+
+impl Ended {
+    #[track_caller]
+    fn exits(self, code: i32) -> Ended {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        self
+    }
+
+    fn of(&self, event: &str) -> Vec<&serde_json::Value> {
+        self.events.iter().filter(|value| value["event"] == event).collect()
+    }
+
+    fn summary(&self, count: &str) -> u64 {
+        self.of("summary")[0][count].as_u64().expect("a count")
+    }
+
+    /// The class of the one failure.
+    #[track_caller]
+    fn class(&self) -> &str {
+        let failed = self.of("failed");
+        assert_eq!(failed.len(), 1, "{self:#?}");
+        failed[0]["class"].as_str().expect("a class")
+    }
+}
+
+/// Addresses of generated files.
+fn generated(server: &Files, folder: &str, count: usize) -> Vec<String> {
+    (0..count).map(|n| server.url(&format!("/{folder}/{n}"))).collect()
+}
+
+/// Checks every byte of generated files.
+#[track_caller]
+fn check_generated(place: &Place, folder: &str, count: usize, size: usize) {
+    for n in 0..count {
+        let found = std::fs::read(place.file(&n.to_string())).expect("it is there");
+        assert!(found == content(&format!("/{folder}/{n}"), size), "file {n} is another one");
+    }
+}

@@ -319,7 +319,7 @@ async fn j7_a_chain_of_moves_is_bounded() {
     let last = report.calls.last().expect("calls").to_string();
     assert_eq!(
         (report.calls.len(), report.state, &*last),
-        (11, JobState::Failed, "a: failed (moved)")
+        (41, JobState::Failed, "a: failed (moved)")
     );
 }
 

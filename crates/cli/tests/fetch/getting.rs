@@ -103,11 +103,11 @@ fn proxies_come_from_the_environment() {
     server.put("/b", File::of("directly"));
     let mut command = place.command(&[&server.url("/a")]);
     command.env("http_proxy", proxy.url());
-    crate::Running(command.spawn().expect("it runs")).end().exits(0);
+    crate::Running::of(command.spawn().expect("it runs")).end().exits(0);
     assert_eq!(proxy.log().len(), 1);
     let mut command = place.command(&[&server.url("/b")]);
     command.env("http_proxy", proxy.url()).env("no_proxy", "127.0.0.1");
-    crate::Running(command.spawn().expect("it runs")).end().exits(0);
+    crate::Running::of(command.spawn().expect("it runs")).end().exits(0);
     assert_eq!((proxy.log().len(), server.log().len()), (1, 2));
 }
 
@@ -174,7 +174,7 @@ fn https_is_trusted_only_with_a_certificate_and_speaks_http_two_where_it_can() {
     let before = two.connections();
     let mut command = place.command(&["-i", &list]);
     command.env("SSL_CERT_FILE", &file);
-    crate::Running(command.spawn().expect("it runs")).end().exits(0);
+    crate::Running::of(command.spawn().expect("it runs")).end().exits(0);
     for n in 0..20 {
         for (path, name) in
             [(format!("/one/a{n}"), format!("a{n}")), (format!("/two/b{n}"), format!("b{n}"))]

@@ -90,7 +90,7 @@ fn json_lines_come_from_a_pipe() {
         pipe.write_all(line.as_bytes()).expect("somebody reads");
     }
     drop(pipe);
-    crate::Running(child).end().exits(0);
+    crate::Running::of(child).end().exits(0);
     assert_eq!(place.names(), ["one", "two"]);
 }
 
@@ -206,7 +206,7 @@ fn a_deadline_with_lines_unread_is_not_the_end() {
     let mut child = command.stdin(Stdio::piped()).spawn().expect("it runs");
     let mut pipe = child.stdin.take().expect("a pipe");
     pipe.write_all(format!("{}\n", server.url("/a")).as_bytes()).expect("somebody reads");
-    crate::Running(child).end().exits(75);
+    crate::Running::of(child).end().exits(75);
     drop(pipe);
 }
 

@@ -8,8 +8,10 @@ mod lists;
 mod pace;
 mod stops;
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
 
 use paceline_mock::files::{Files, content};
 
@@ -57,7 +59,7 @@ impl Place {
     }
 
     fn start(&self, arguments: &[&str]) -> Running {
-        Running(self.command(arguments).spawn().expect("it runs"))
+        Running::of(self.command(arguments).spawn().expect("it runs"))
     }
 
     /// The names of all files, ours left out.
@@ -84,26 +86,41 @@ fn names_below(folder: &Path) -> Vec<String> {
     names
 }
 
-/// A run under way.
-struct Running(Child);
+/// A run under way. What it prints is read at once: a full pipe would hold it up.
+struct Running {
+    child: Child,
+    printed: [JoinHandle<String>; 2],
+}
 
 impl Running {
-    fn end(self) -> Ended {
-        let output = self.0.wait_with_output().expect("it ends");
-        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
-        let events = text(&output.stdout);
+    fn of(mut child: Child) -> Running {
+        fn read(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
+            std::thread::spawn(move || {
+                let mut text = String::new();
+                pipe.read_to_string(&mut text).expect("text");
+                text
+            })
+        }
+        let stdout = read(child.stdout.take().expect("a pipe"));
+        let stderr = read(child.stderr.take().expect("a pipe"));
+        Running { child, printed: [stdout, stderr] }
+    }
+
+    fn end(mut self) -> Ended {
+        let status = self.child.wait().expect("it ends");
+        let [events, stderr] = self.printed.map(|printed| printed.join().expect("text"));
         let events = events.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
-        Ended { code: output.status.code(), events, stderr: text(&output.stderr) }
+        Ended { code: status.code(), events, stderr }
     }
 
     fn kill(mut self) {
-        self.0.kill().expect("it was there");
-        self.0.wait().expect("it ends");
+        self.child.kill().expect("it was there");
+        self.child.wait().expect("it ends");
     }
 
     /// As Ctrl-C does.
     fn interrupt(&self) {
-        let pid = rustix::process::Pid::from_child(&self.0);
+        let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it is there");
     }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use paceline_apps::fetch::{End, Run, Summary};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::Config;
 use crate::exit::Exit;
@@ -62,18 +63,17 @@ async fn fetch(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
 
 /// Resolves at the first Ctrl-C; the second one ends the program at once.
 async fn interrupted() {
-    if tokio::signal::ctrl_c().await.is_err() {
+    // One listener from the start, so that no signal falls between two.
+    let Ok(mut interrupts) = signal(SignalKind::interrupt()) else {
         return std::future::pending().await;
-    }
-    say("finishing what runs; once more ends it at once");
-    std::thread::spawn(|| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        if let Ok(runtime) = runtime
-            && runtime.block_on(tokio::signal::ctrl_c()).is_ok()
-        {
-            std::process::exit(Exit::Interrupted as i32);
-        }
+    };
+    interrupts.recv().await;
+    let runtime = tokio::runtime::Handle::current();
+    std::thread::spawn(move || {
+        runtime.block_on(interrupts.recv());
+        std::process::exit(Exit::Interrupted as i32);
     });
+    say("finishing what runs; once more ends it at once");
 }
 
 fn exit(summary: &Summary) -> Exit {

@@ -118,11 +118,15 @@ impl Running {
         self.child.wait().expect("it ends");
     }
 
-    /// As Ctrl-C does.
     fn interrupt(&self) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it is there");
+        interrupt(&self.child);
     }
+}
+
+/// As Ctrl-C does.
+fn interrupt(child: &Child) {
+    let pid = rustix::process::Pid::from_child(child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it is there");
 }
 
 /// What a run came to.

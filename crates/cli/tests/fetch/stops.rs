@@ -1,12 +1,13 @@
 //! Ctrl-C, kill -9, and going on afterwards.
 
 use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader};
 use std::time::Duration;
 
 use paceline_core::Span;
 use paceline_mock::files::{Fault, Files, content};
 
-use crate::{Place, Running, check_generated, generated};
+use crate::{Place, Running, check_generated, generated, interrupt};
 
 #[test]
 fn b1_a_second_run_makes_no_request_and_changes_no_name() {
@@ -58,20 +59,17 @@ fn b3_an_interrupted_run_says_how_to_go_on_and_the_next_one_does() {
 fn b3_a_second_interruption_ends_it_at_once() {
     let (server, place) = (Files::start(), Place::new());
     server.on("*", Fault::Hang);
-    let running = place.start(&[&server.url("/f")]);
+    let mut child = place.command(&[&server.url("/f")]).spawn().expect("it runs");
+    let stderr = BufReader::new(child.stderr.take().expect("a pipe"));
     server.wait_until(|log| log.len() == 1);
     let begun = crate::now();
-    running.interrupt();
-    wait_for_stderr(&place);
-    running.interrupt();
-    running.end().exits(130);
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
-}
-
-/// The second signal must not arrive before somebody listens for it.
-fn wait_for_stderr(_: &Place) {
-    #[expect(clippy::disallowed_methods, reason = "the program has no way to say that it listens")]
-    std::thread::sleep(Duration::from_millis(500));
+    interrupt(&child);
+    let told =
+        stderr.lines().map(|line| line.expect("text")).find(|line| line.contains("once more"));
+    assert!(told.is_some(), "it says that it was heard");
+    interrupt(&child);
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
 }
 
 #[test]

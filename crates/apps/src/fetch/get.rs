@@ -18,7 +18,7 @@ use super::body::{Receiving, Whole};
 use super::came::{Came, announcing, permanent, transient};
 use super::checksum::Checksum;
 use super::directory::{Directory, split};
-use super::part::{Part, hash};
+use super::part::{Part, comes_to};
 use super::progress::{Event, Progress, Watch};
 use super::rate::ByteRate;
 use super::record::Sent;
@@ -60,6 +60,9 @@ pub(super) struct Get {
     pub(super) left_over: LeftOver,
 }
 
+/// Names given by servers that are remembered in one run.
+const MOST_NAMES: usize = 100_000;
+
 /// What an earlier run may have left: knowing that there is nothing saves a look per file.
 #[derive(Debug, Default)]
 pub(super) struct LeftOver {
@@ -73,11 +76,16 @@ pub(super) struct LeftOver {
 
 impl LeftOver {
     pub(super) fn named(&self, file: &str) {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner).insert(file.to_string());
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        if names.len() < MOST_NAMES {
+            names.insert(file.to_string());
+        }
     }
 
+    /// Whether this run gave the name; a full memory says so of all.
     fn has_named(&self, file: &str) -> bool {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner).contains(file)
+        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        names.len() >= MOST_NAMES || names.contains(file)
     }
 }
 
@@ -241,12 +249,10 @@ impl<'a> Attempt<'a> {
         }
         let Some(file) = self.get.directory.plain_file(&task.target)? else { return Ok(None) };
         let bytes = file.metadata()?.len();
-        if let Some(checksum) = task.checksum.clone() {
-            let read = move || Ok(checksum.matches(&hash(&file, checksum.algorithm())?.finish()));
-            let right = tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?;
-            if !right.map_err(|error: io::Error| error)? {
-                return Ok(None);
-            }
+        if let Some(checksum) = &task.checksum
+            && !comes_to(file, checksum).await?
+        {
+            return Ok(None);
         }
         Ok(Some(Saved {
             url: shown(self.url),

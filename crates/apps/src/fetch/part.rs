@@ -10,7 +10,7 @@ use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinHandle;
 
-use super::checksum::{Algorithm, Hasher};
+use super::checksum::{Algorithm, Checksum, Hasher};
 use super::directory::{Folder, LEFT_OVER, create, create_private, existing, length, remove};
 
 /// Files up to this length are written when they are complete, by the thread that names them.
@@ -364,8 +364,14 @@ fn write_note(folder: &Folder, id: &str, note: &Note) -> io::Result<()> {
     file.set_len(text.len() as u64)
 }
 
-/// Reads a whole file.
-pub(super) fn hash(mut file: &File, algorithm: Algorithm) -> io::Result<Hasher> {
+/// Reads a whole file, and says whether it is the right one.
+pub(super) async fn comes_to(file: File, checksum: &Checksum) -> io::Result<bool> {
+    let checksum = checksum.clone();
+    let read = move || Ok(checksum.matches(&hash(&file, checksum.algorithm())?.finish()));
+    tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?
+}
+
+fn hash(mut file: &File, algorithm: Algorithm) -> io::Result<Hasher> {
     let (mut hasher, mut buffer) = (Hasher::new(algorithm), vec![0; 256 << 10]);
     file.rewind()?;
     loop {

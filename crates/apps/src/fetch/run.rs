@@ -21,7 +21,7 @@ use super::get::{Get, Getter};
 use super::input::Mistake;
 use super::item::Item;
 use super::options::Options;
-use super::part::hash;
+use super::part::comes_to;
 use super::plan::{KIND, Key, Known, Plan, Planner, Terms, job, key, key_with_target, saved};
 use super::progress::{Event, Failed, Progress, Watch};
 use super::record::Archive;
@@ -272,11 +272,9 @@ impl Run {
             Some(saved)
         } else {
             // Asking again was in vain: the file that was there before is there still.
-            {
-                let payload = self.pace.payload(view.stored.record.id).await?;
-                let task = payload.and_then(|bytes| serde_json::from_slice::<Task>(&bytes).ok());
-                task.and_then(|task| task.saved(&self.directory))
-            }
+            let payload = self.pace.payload(view.stored.record.id).await?;
+            let task = payload.and_then(|bytes| serde_json::from_slice::<Task>(&bytes).ok());
+            task.and_then(|task| task.saved(&self.directory))
         };
         let Some(saved) = saved else { return Ok(Known::Nothing) };
         if self.directory.length(&saved.file).unwrap_or(None) != Some(saved.bytes) {
@@ -290,14 +288,7 @@ impl Run {
         let file = self.directory.plain_file(&saved.file).ok().flatten();
         let right = match file {
             None => false,
-            Some(file) => {
-                let checksum = checksum.clone();
-                let read = move || {
-                    hash(&file, checksum.algorithm()).map(|h| checksum.matches(&h.finish()))
-                };
-                let read = tokio::task::spawn_blocking(read).await;
-                matches!(read, Ok(Ok(true)))
-            }
+            Some(file) => comes_to(file, checksum).await.unwrap_or(false),
         };
         Ok(if right { Known::Right(saved) } else { Known::Wrong(saved) })
     }

@@ -208,10 +208,10 @@ def judge_memory(samples):
         return must(False, f"million: only {len(samples)} samples of memory: raise N")
     peak = max(sample[3] for sample in samples) / 1e6
     must(peak < 400, f"million: peak {peak:.1f} MB, below 400 MB")
-    # From a fifth of the way on: until then caches and buffers may still fill to their limits.
-    early, late = samples[1][2] / 1e6, max(sample[2] for sample in samples[2:]) / 1e6
+    # From three tenths on: until then caches and the filter of names still grow to their limits.
+    early, late = samples[2][2] / 1e6, max(sample[2] for sample in samples[3:]) / 1e6
     allowed = early + max(0.1 * early, 16)
-    must(late <= allowed, f"million: memory {early:.1f} MB at a fifth, {late:.1f} MB at most later, "
+    must(late <= allowed, f"million: memory {early:.1f} MB at three tenths, {late:.1f} MB at most later, "
          f"not over {allowed:.1f} MB")  # fmt: skip
 
 

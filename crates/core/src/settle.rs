@@ -38,11 +38,11 @@ impl Core {
         let (call, lane) = (known.call.take(), known.lane);
         let ran = known.started_at.map_or(Span::ZERO, |at| now.time.since(at));
         let answered = known.answered_at.is_some();
+        self.judge(attempt, &told, now, plan);
         // What was answered was sent, whatever its worker says now: it stays charged (L4).
         if told.verdict == Verdict::Unused && !answered {
             self.give_back(attempt);
         } else {
-            self.judge(attempt, &told, now, plan);
             self.cache(attempt, &told.verdict, now, plan);
         }
         self.lanes[lane].untold -= u32::from(answered);

@@ -166,7 +166,7 @@ pub struct Hold {
     _attempt: Arc<Attempt>,
 }
 
-/// The reservation ran out before the request was written.
+/// Nothing was sent: the reservation ran out before, or the worker thought better of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Late;
 

@@ -26,7 +26,7 @@ use super::request::{Coding, Manners, Span, head};
 use super::rules::Rules;
 use super::save::Saver;
 use super::segments::{self, Splitting};
-use super::task::{How, Named, Saved, Task, shown};
+use super::task::{How, Named, Saved, Task, is_redirect, shown};
 use crate::http::announced::{announced, retry_after};
 use crate::http::{Client, Exchange};
 
@@ -300,12 +300,10 @@ impl<'a> Attempt<'a> {
                 half.into_iter().for_each(Part::discard);
                 transient("changed", "the file on the server is another one now: starting over")
             }
-            _ if matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) => {
-                match self.task.redirected(url, location.as_deref()) {
-                    Ok((task, to)) => Came::Moved(Box::new(task), to),
-                    Err(error) => permanent(error.class(), &format!("{status}: {error}")),
-                }
-            }
+            _ if is_redirect(status) => match self.task.redirected(url, location.as_deref()) {
+                Ok((task, to)) => Came::Moved(Box::new(task), to),
+                Err(error) => permanent(error.class(), &format!("{status}: {error}")),
+            },
             _ => Came::Refused(refusal(status, wait)),
         }
     }

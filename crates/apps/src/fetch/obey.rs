@@ -1,26 +1,45 @@
 //! An attempt looks at the server's rules, if they are asked.
 
 use hyper::StatusCode;
+use hyper::header::LOCATION;
 use paceline::Announced;
+use url::Url;
 
 use super::answer::refusal;
 use super::came::{Came, permanent};
 use super::get::Attempt;
 use super::request::meant;
-use super::rules::Look;
+use super::rules::{Look, Rules};
+use super::task::{Detour, Task, is_redirect, led_to};
 use crate::http::announced::retry_after;
-use crate::http::robots::Robots;
+use crate::http::robots::{LARGEST_FILE, Robots};
 
 /// The name by which robots.txt calls this program.
 const PRODUCT: &str = "paceline";
-/// The largest robots.txt that is read (RFC 9309).
-const LARGEST_ROBOTS: usize = 500 << 10;
+/// Redirects that are followed to the rules of one server, as many as RFC 9309 asks for.
+const MOST_REDIRECTS: usize = 5;
+
+/// What came for a question after rules.
+enum Answer {
+    Rules(Robots),
+    Elsewhere(Url),
+}
 
 impl Attempt<'_> {
     /// Looks at the server's rules, if they are asked; the first attempt at a server asks for
     /// them instead of its file, which the next attempt gets.
     pub(super) async fn obey(&mut self) -> Result<(), Came> {
         let Some(rules) = &self.get.rules else { return Ok(()) };
+        if let Some(detour) = &self.task.detour {
+            let file = self.task.file_url(self.call.id().index);
+            let file = file.ok_or_else(|| permanent("payload", "no address"))?;
+            // Another attempt may have been here before.
+            return Err(if rules.knows(&file) {
+                self.back(&file)
+            } else {
+                self.ask_rules(rules, &file, self.url, detour.redirects).await?
+            });
+        }
         match rules.look(self.url) {
             Look::Rules(robots) => {
                 self.announce(&robots);
@@ -35,11 +54,10 @@ impl Attempt<'_> {
                 told.await;
                 Err(Came::Late)
             }
-            Look::Ask(asking) => {
-                let robots = self.ask_rules().await?;
-                self.announce(&robots);
-                asking.answer(robots);
-                Err(Came::Moved(Box::new(self.task.again(self.url)), self.url.clone()))
+            Look::Elsewhere(detour) => Err(self.round(detour)),
+            Look::Ask(_duty) => {
+                let address = self.url.join("/robots.txt").expect("a path fits every address");
+                Err(self.ask_rules(rules, self.url, &address, 0).await?)
             }
         }
     }
@@ -58,29 +76,65 @@ impl Attempt<'_> {
         self.announced = every.map(|_| Announced { every, ..Announced::default() });
     }
 
-    async fn ask_rules(&self) -> Result<Robots, Came> {
+    /// Asks at `address` for the rules of the server that has `file`, and says where to go next.
+    async fn ask_rules(
+        &self,
+        rules: &Rules,
+        file: &Url,
+        address: &Url,
+        redirects: usize,
+    ) -> Result<Came, Came> {
+        let robots = match self.question(address).await? {
+            Answer::Rules(robots) => robots,
+            Answer::Elsewhere(to) if redirects < MOST_REDIRECTS => {
+                let detour = Detour { address: to.to_string(), redirects: redirects + 1 };
+                rules.lead(file, &detour);
+                return Ok(self.round(detour));
+            }
+            // So far away that there are none.
+            Answer::Elsewhere(_) => Robots::default(),
+        };
+        rules.learn(file, robots);
+        Ok(self.back(file))
+    }
+
+    async fn question(&self, address: &Url) -> Result<Answer, Came> {
         let (get, client) = (self.get, &self.get.client);
-        let address = self.url.join("/robots.txt").expect("a path fits every http address");
         let meant = meant(self.task);
-        let request = get.manners.plain(client, &address, meant.as_ref(), self.call.wall());
-        let mut exchange = self.send(&address, request).await?;
+        let request = get.manners.plain(client, address, meant.as_ref(), self.call.wall());
+        let mut exchange = self.send(address, request).await?;
         let status = exchange.status;
         if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
             let wait = retry_after(&exchange.headers, self.call.wall());
-            client.discard(&address, exchange).await;
+            client.discard(address, exchange).await;
             return Err(Came::Refused(refusal(status, wait)));
         }
         let mut text = Vec::new();
         if status.is_success() {
-            while let Some(piece) = client.piece(&address, &mut exchange).await? {
+            while let Some(piece) = client.piece(address, &mut exchange).await? {
                 text.extend_from_slice(&piece);
-                if text.len() >= LARGEST_ROBOTS {
-                    return Ok(Robots::parse(&text, PRODUCT));
+                if text.len() >= LARGEST_FILE {
+                    return Ok(Answer::Rules(Robots::parse(&text, PRODUCT)));
                 }
             }
         }
-        client.discard(&address, exchange).await;
-        // No rules, or rules elsewhere: whatever is fetched elsewhere asks there.
-        Ok(Robots::parse(&text, PRODUCT))
+        let location = exchange.headers.get(LOCATION).map(|value| value.as_bytes().to_vec());
+        client.discard(address, exchange).await;
+        match led_to(address, location.as_deref()) {
+            Ok(to) if is_redirect(status) => Ok(Answer::Elsewhere(to)),
+            _ => Ok(Answer::Rules(Robots::parse(&text, PRODUCT))),
+        }
+    }
+
+    /// To the place where the rules are.
+    fn round(&self, detour: Detour) -> Came {
+        let to = Url::parse(&detour.address).expect("it was an address before");
+        let task = self.task.again(self.url);
+        Came::Moved(Box::new(Task { detour: Some(detour), ..task }), to)
+    }
+
+    /// To the file, now that its server's rules are known.
+    fn back(&self, file: &Url) -> Came {
+        Came::Moved(Box::new(Task { detour: None, ..self.task.again(file) }), file.clone())
     }
 }

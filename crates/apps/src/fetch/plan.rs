@@ -159,6 +159,7 @@ fn task(item: &Item, key: &Key) -> Task {
         unsplit: false,
         via: Vec::new(),
         seen: Vec::new(),
+        detour: None,
     }
 }
 

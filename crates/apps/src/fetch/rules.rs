@@ -9,6 +9,7 @@ use tokio::sync::futures::OwnedNotified;
 use tokio::time::Instant;
 use url::Url;
 
+use super::task::Detour;
 use crate::http::Origin;
 use crate::http::robots::Robots;
 
@@ -24,21 +25,24 @@ pub(super) struct Rules {
     known: Mutex<BTreeMap<Origin, Known>>,
 }
 
-#[derive(Clone)]
 enum Known {
     Asking(Arc<Notify>),
-    Rules(Arc<Robots>, Instant),
+    Elsewhere(Detour),
+    /// And since when its lane has been told.
+    Rules(Arc<Robots>, Option<Instant>),
 }
 
 /// What an attempt has to do about the rules.
 pub(super) enum Look {
     /// Here they are.
     Rules(Arc<Robots>),
-    /// Here they are, but they came only now: an attempt that was promised before they were
-    /// known must not go if they ask for a gap.
+    /// Here they are, but the lane hears of them only now: an attempt that was promised before
+    /// must not go if they ask for a gap.
     News(Arc<Robots>),
     /// This attempt asks for them, instead of what it came for.
     Ask(Asking),
+    /// They are to be had elsewhere.
+    Elsewhere(Detour),
     /// Another attempt is asking.
     Wait(OwnedNotified),
 }
@@ -47,11 +51,15 @@ impl Rules {
     pub(super) fn look(self: &Arc<Rules>, url: &Url) -> Look {
         let origin = Origin::of(url).expect("only http and https come here");
         let mut known = self.lock();
-        match known.get(&origin).cloned() {
-            Some(Known::Rules(rules, at)) if at.elapsed() < PROMISED => Look::News(rules),
-            Some(Known::Rules(rules, _)) => Look::Rules(rules),
+        match known.get_mut(&origin) {
+            Some(Known::Rules(rules, told_at)) => {
+                let told_at = told_at.get_or_insert_with(Instant::now);
+                let news = told_at.elapsed() < PROMISED;
+                if news { Look::News(rules.clone()) } else { Look::Rules(rules.clone()) }
+            }
+            Some(Known::Elsewhere(detour)) => Look::Elsewhere(detour.clone()),
             // Made under the lock, so that no answer slips by between looking and waiting.
-            Some(Known::Asking(told)) => Look::Wait(told.notified_owned()),
+            Some(Known::Asking(told)) => Look::Wait(told.clone().notified_owned()),
             None => {
                 if known.len() >= MOST_SERVERS {
                     known.retain(|_, known| matches!(known, Known::Asking(_)));
@@ -60,6 +68,27 @@ impl Rules {
                 known.insert(origin.clone(), Known::Asking(told.clone()));
                 Look::Ask(Asking { rules: self.clone(), origin, told })
             }
+        }
+    }
+
+    /// Whether the rules of this server are known by now.
+    pub(super) fn knows(&self, url: &Url) -> bool {
+        let origin = Origin::of(url).expect("only http and https come here");
+        matches!(self.lock().get(&origin), Some(Known::Rules(..)))
+    }
+
+    /// These are the rules of this server.
+    pub(super) fn learn(&self, url: &Url, robots: Robots) {
+        let origin = Origin::of(url).expect("only http and https come here");
+        self.lock().insert(origin, Known::Rules(Arc::new(robots), None));
+    }
+
+    /// The rules of this server are elsewhere, unless somebody has them by now.
+    pub(super) fn lead(&self, url: &Url, detour: &Detour) {
+        let origin = Origin::of(url).expect("only http and https come here");
+        let mut known = self.lock();
+        if !matches!(known.get(&origin), Some(Known::Rules(..))) {
+            known.insert(origin, Known::Elsewhere(detour.clone()));
         }
     }
 
@@ -73,13 +102,6 @@ pub(super) struct Asking {
     rules: Arc<Rules>,
     origin: Origin,
     told: Arc<Notify>,
-}
-
-impl Asking {
-    pub(super) fn answer(self, robots: Robots) {
-        let rules = Known::Rules(Arc::new(robots), Instant::now());
-        self.rules.lock().insert(self.origin.clone(), rules);
-    }
 }
 
 impl Drop for Asking {

@@ -1,5 +1,6 @@
 //! What a job carries: where to ask, and what the file is to be called.
 
+use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use url::Url;
@@ -41,6 +42,16 @@ pub(super) struct Task {
     /// Hashes of all addresses on the way, by which a loop is noticed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) seen: Vec<u64>,
+    /// Before the file, the rules of its server, which keeps them elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) detour: Option<Detour>,
+}
+
+/// Where the rules of a server are, as far as its redirects have led.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Detour {
+    pub(super) address: String,
+    pub(super) redirects: usize,
 }
 
 /// How a target came to its name.
@@ -127,6 +138,14 @@ impl RedirectError {
 impl Task {
     /// The address that the call with this number asks.
     pub(super) fn url(&self, call: u16) -> Option<Url> {
+        match &self.detour {
+            Some(detour) => Url::parse(&detour.address).ok(),
+            None => self.file_url(call),
+        }
+    }
+
+    /// The address of the file that the call with this number is to fetch.
+    pub(super) fn file_url(&self, call: u16) -> Option<Url> {
         let text = self.via.last().or_else(|| self.urls.get(usize::from(call)));
         text.and_then(|text| Url::parse(text).ok())
     }
@@ -137,14 +156,7 @@ impl Task {
         from: &Url,
         location: Option<&[u8]>,
     ) -> Result<(Task, Url), RedirectError> {
-        let location = location.filter(|bytes| bytes.len() <= LONGEST_LOCATION);
-        let location = location.and_then(|bytes| std::str::from_utf8(bytes).ok());
-        let to = location.and_then(|text| from.join(text).ok());
-        let mut to = to.ok_or(RedirectError::Nowhere)?;
-        if crate::http::Origin::of(&to).is_none() {
-            return Err(RedirectError::Scheme(to.scheme().to_string()));
-        }
-        to.set_fragment(None);
+        let to = led_to(from, location)?;
         let mut task = self.clone();
         if task.seen.is_empty() {
             task.seen.push(hash(from));
@@ -185,6 +197,24 @@ impl Task {
     }
 }
 
+/// Whether an answer with this status sends on to another address.
+pub(super) fn is_redirect(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
+}
+
+/// Where a redirect from `from` leads.
+pub(super) fn led_to(from: &Url, location: Option<&[u8]>) -> Result<Url, RedirectError> {
+    let location = location.filter(|bytes| bytes.len() <= LONGEST_LOCATION);
+    let location = location.and_then(|bytes| std::str::from_utf8(bytes).ok());
+    let to = location.and_then(|text| from.join(text).ok());
+    let mut to = to.ok_or(RedirectError::Nowhere)?;
+    if crate::http::Origin::of(&to).is_none() {
+        return Err(RedirectError::Scheme(to.scheme().to_string()));
+    }
+    to.set_fragment(None);
+    Ok(to)
+}
+
 /// A hash that is the same in every run.
 fn hash(url: &Url) -> u64 {
     let digest = Sha256::digest(url.as_str());
@@ -218,6 +248,7 @@ mod tests {
             unsplit: false,
             via: Vec::new(),
             seen: Vec::new(),
+            detour: None,
         }
     }
 

@@ -130,6 +130,39 @@ fn robots_are_asked_once_and_obeyed() {
 }
 
 #[test]
+fn robots_are_followed_to_where_they_have_moved_and_each_request_is_charged_there() {
+    let (home, away, place) = (Files::start(), Files::start_on("127.0.0.2"), Place::new());
+    home.put("/robots.txt", Answer::redirect(301, away.url("/moved")));
+    away.put("/moved", Answer::redirect(308, "/rules"));
+    away.put("/rules", File::of("User-agent: paceline\nDisallow: /private/\nCrawl-delay: 0.1\n"));
+    away.on("/rules", Fault::Answer(Answer::status(503).retry_after("1")).first(1));
+    home.generate("/f/*", 50);
+    home.generate("/private/*", 50);
+    let urls = (0..20).map(|n| home.url(&format!("/{}/{n}", if n < 8 { "f" } else { "private" })));
+    let list = place.list(urls);
+    let ended = place.fetch(&["-i", &list, "--robots"]).exits(1);
+    assert!(ended.of("failed").iter().all(|failed| failed["class"] == "robots"), "{ended:#?}");
+    assert_eq!(place.names(), ["0", "1", "2", "3", "4", "5", "6", "7"]);
+    assert_eq!((home.requests("/robots.txt"), home.requests("/private/*")), (1, 0));
+    assert!(away.log().len() <= 12, "four at once may be on their way there: {:?}", away.log());
+    let gap = paceline_mock::Limit::Gap(Span::millis(100));
+    assert_eq!(home.violations(gap, Span::millis(5)), []);
+}
+
+#[test]
+fn robots_that_lead_too_far_are_no_rules() {
+    let (server, place) = (Files::start(), Place::new());
+    server.put("/robots.txt", Answer::redirect(302, "/r1"));
+    for n in 1..6 {
+        server.put(&format!("/r{n}"), Answer::redirect(302, format!("/r{}", n + 1)));
+    }
+    server.put("/r6", File::of("User-agent: *\nDisallow: /\n"));
+    server.put("/a", File::of("a"));
+    place.fetch(&[&server.url("/a"), "--robots"]).exits(0);
+    assert_eq!((server.requests("/r5"), server.requests("/r6")), (1, 0));
+}
+
+#[test]
 fn a_rate_of_bytes_holds_over_all_downloads() {
     let (server, place) = (Files::start(), Place::new());
     server.generate("/f/*", 200_000);

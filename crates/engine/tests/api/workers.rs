@@ -1,12 +1,12 @@
 //! Workers that panic, hang, come late, hold on and give up (J5 to J7, L4 to L6, R1).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use paceline::{
-    Answer, Call, CallOutcome, Event, Failed, Failure, Job, JobState, Lane, Outcome, Paceline,
-    Reason, Report, Span, Time, Work, Worker,
+    Announced, Answer, Call, CallOutcome, Event, Failed, Failure, Job, JobState, Lane, Late,
+    Outcome, Paceline, Reason, Report, Span, Time, Work, Worker,
 };
 use tokio::sync::mpsc;
 
@@ -172,6 +172,40 @@ async fn l4_a_worker_that_is_late_gives_its_reservation_back_and_runs_again() {
         started += u32::from(matches!(event, Event::Started(_, lane) if &*lane == "a"));
     }
     assert_eq!(started, times_late + 1);
+}
+
+/// Learns of its lane's limit before it sends the first request.
+#[derive(Default)]
+struct Reading {
+    has_read: AtomicBool,
+}
+
+impl Worker for Reading {
+    async fn run(&self, call: Call) -> Work {
+        if !self.has_read.swap(true, Ordering::Relaxed) {
+            let announced = Announced { every: Some(Span::millis(80)), ..Announced::default() };
+            return Err(Failed::from(Late).announcing(announced));
+        }
+        Outcome::done(call.sending()?.0)
+    }
+
+    fn sends_itself(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn l8_a_limit_that_is_learned_before_anything_was_sent_counts() {
+    let lane = Lane::new("a").in_flight(1);
+    let pace = start(Paceline::in_memory().lane(lane).worker("ask", Reading::default()));
+    let mut sent_at = Vec::new();
+    let jobs = pace.submit_all(["x", "y", "z"].map(ask)).await;
+    for job in jobs {
+        let report = soon(job.expect("accepted").report()).await.expect("a report");
+        sent_at.extend(moments(&report));
+    }
+    let gaps: Vec<_> = sent_at.windows(2).map(|pair| between(pair[0], pair[1])).collect();
+    assert!(gaps.iter().all(|gap| *gap >= Span::millis(80)), "{gaps:?}");
 }
 
 #[tokio::test]

@@ -20,10 +20,13 @@ pub use arguments::{Arguments, Usage};
 use report::Reporter;
 use screen::Screen;
 
+/// Open files beside a socket and a file for each job: the store, the list, the terminal.
+const OWN_FILES: u64 = 64;
+
 /// Runs the command.
 pub fn run(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
+    allow_open_files(arguments.jobs())?;
     // Half of the cores: the loop, the disk and the servers' answers in the kernel want the rest.
-    allow_open_files();
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads((cores / 2).max(1))
@@ -36,12 +39,20 @@ pub fn run(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
 }
 
 /// Files and sockets are many at once: as many as the system lets us have.
-fn allow_open_files() {
+fn allow_open_files(jobs: u32) -> Result<(), Usage> {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     // Where that is not allowed the old limit holds.
     let _ = setrlimit(Resource::Nofile, limit);
+    let needed = 2 * u64::from(jobs) + OWN_FILES;
+    match getrlimit(Resource::Nofile).current {
+        Some(most) if needed > most => Err(Usage(format!(
+            "`--jobs {jobs}` needs {needed} open files and {most} are allowed: lower it, or raise \
+             `ulimit -n`"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 async fn fetch(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {

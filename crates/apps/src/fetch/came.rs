@@ -3,6 +3,7 @@
 use std::io;
 
 use paceline::{Announced, Failed, Failure, Late, Outcome, Work};
+use rustix::io::Errno;
 use url::Url;
 
 use super::answer::Refusal;
@@ -42,6 +43,10 @@ impl From<SaveError> for Came {
 
 impl From<io::Error> for Came {
     fn from(error: io::Error) -> Came {
+        if let Some(Errno::MFILE | Errno::NFILE) = Errno::from_io_error(&error) {
+            let message = "too many open files: raise `ulimit -n`, or lower `--jobs`";
+            return transient("open_files", message);
+        }
         let class = if error.kind() == io::ErrorKind::StorageFull { "disk_full" } else { "disk" };
         permanent(class, &format!("cannot write: {error}"))
     }

@@ -15,7 +15,7 @@ use http_body_util::Empty;
 use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::{http1, http2};
 use hyper::header::HOST;
-use hyper::{HeaderMap, Request, Response, StatusCode, Version};
+use hyper::{HeaderMap, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 
 use super::connect::{Connected, Protocol, Stream};
@@ -132,7 +132,6 @@ impl Connection {
         Ok(Exchange {
             connection: self,
             status: head.status,
-            version: head.version,
             headers: head.headers,
             body,
             received: 0,
@@ -154,8 +153,6 @@ pub struct Exchange {
     connection: Connection,
     /// Its status.
     pub status: StatusCode,
-    /// How it came.
-    pub version: Version,
     /// Its headers.
     pub headers: HeaderMap,
     body: Incoming,

@@ -25,7 +25,7 @@ pub const LONGEST_CRAWL_DELAY: Duration = Duration::from_hours(1);
 /// is not allowed. It bounds what a hostile file can cost.
 pub const LONGEST_TARGET: usize = 8 << 10;
 
-/// What one site allows one program.
+/// What one site allows one program; by default everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Robots {
     /// Those that win stand first.
@@ -59,31 +59,6 @@ impl Robots {
         // The longest match wins, and among equals the one that allows.
         robots.rules.sort_by_key(|rule| (Reverse(rule.pattern.len()), rule.access));
         robots
-    }
-
-    /// No rules: what a site without robots.txt allows.
-    pub fn allow_all() -> Robots {
-        Robots::default()
-    }
-
-    /// Nothing but robots.txt itself.
-    pub fn disallow_all() -> Robots {
-        let pattern = Pattern::parse(b"/").expect("a path");
-        Robots { rules: vec![Rule { pattern, access: Access::Disallow }], crawl_delay: None }
-    }
-
-    /// What the status of robots.txt says by itself, `None` where its text is to be read.
-    ///
-    /// A missing file allows everything. A server in trouble allows nothing for now, and neither
-    /// does one that says `429`: it has rules and asks for patience. The caller follows redirects
-    /// first; one left over counts as a missing file.
-    pub fn of_status(status: u16) -> Option<Robots> {
-        match status {
-            200..=299 => None,
-            429 => Some(Robots::disallow_all()),
-            300..=499 => Some(Robots::allow_all()),
-            _ => Some(Robots::disallow_all()),
-        }
     }
 
     /// Whether `url` may be asked for.

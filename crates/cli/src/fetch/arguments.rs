@@ -192,6 +192,11 @@ pub(super) enum Shown {
 }
 
 impl Arguments {
+    /// Requests at once, in all.
+    pub(super) fn jobs(&self) -> u32 {
+        self.jobs.get()
+    }
+
     pub(super) fn shown(&self) -> Shown {
         if self.quiet { Shown::Nothing } else { Shown::Progress }
     }

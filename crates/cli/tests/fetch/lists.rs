@@ -162,6 +162,19 @@ fn is_usage(arguments: &[&str], expected: &str) {
 }
 
 #[test]
+fn more_jobs_than_files_may_be_open_are_refused() {
+    let place = Place::new();
+    let inner = place.command(&["http://127.0.0.1:9/x", "-j", "64"]);
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "ulimit -n 100 && exec \"$@\"", "sh"]).arg(inner.get_program());
+    command.args(inner.get_args()).current_dir(place.path());
+    let output = command.output().expect("a shell");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("`--jobs 64` needs 192 open files and 100 are allowed"), "{told}");
+}
+
+#[test]
 fn wrong_usage_is_exit_two_and_says_what_is_right() {
     is_usage(&[], "nothing to fetch");
     is_usage(&["http://a/1", "http://a/2", "-o", "x"], "exactly one address");

@@ -169,21 +169,6 @@ fn the_delay_is_that_of_the_group_and_has_a_bound() {
 }
 
 #[test]
-fn a_status_may_say_enough_by_itself() {
-    for status in [200, 204, 299] {
-        assert_eq!(Robots::of_status(status), None, "{status}");
-    }
-    for status in [301, 400, 401, 403, 404, 410, 451] {
-        assert_eq!(Robots::of_status(status), Some(Robots::allow_all()), "{status}");
-    }
-    for status in [0, 100, 429, 500, 503, 599, 600] {
-        assert_eq!(Robots::of_status(status), Some(Robots::disallow_all()), "{status}");
-    }
-    assert!(Robots::allow_all().allows(&url("/")) && !Robots::disallow_all().allows(&url("/")));
-    assert!(Robots::disallow_all().allows(&url("/robots.txt")));
-}
-
-#[test]
 fn hostile_files_cost_little() {
     let path = url(&format!("/{}", "a".repeat(LONGEST_TARGET - 1)));
     let stars = format!("user-agent: *\ndisallow: /{}b", "*a".repeat(200_000));

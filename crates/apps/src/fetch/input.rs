@@ -18,12 +18,11 @@ use lines::{Line, Lines};
 /// How a list is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Format {
-    /// The first line that says something decides between `Jsonl` and `Plain`.
+    /// The first line that says something decides between `Jsonl` and `Aria2`.
     Auto,
-    /// A URL on each line, mirrors of one file separated by tabs; read as `Aria2`, which is the
-    /// same with options.
+    /// A URL on each line, mirrors of one file separated by tabs.
     Plain,
-    /// As aria2 writes it: under the URLs of a file indented lines ` out=NAME`, ` dir=DIR` and
+    /// The same as aria2 writes it: under the URLs of a file indented lines ` out=NAME`, ` dir=DIR` and
     /// ` checksum=sha-256=HEX`. Other options are passed over.
     Aria2,
     /// On each line an object with `url` or `urls`, and with `out`, `dir` and `checksum`.
@@ -38,8 +37,8 @@ pub enum Format {
 
 /// Reads a list item by item and holds one entry at a time; blocks as its reader does.
 ///
-/// After a mistake it goes on with the next entry. An item with options is complete when the line
-/// behind it was read, so in lists of URLs each item comes one line late.
+/// After a mistake it goes on with the next entry. An item that may have options is complete when
+/// the line behind it was read, so with `Aria2` each item comes one line late.
 pub struct Items<R: BufRead> {
     source: String,
     lines: Peekable<Lines<R>>,
@@ -103,13 +102,17 @@ impl<R: BufRead> Iterator for Items<R> {
         if self.format == Format::Auto {
             match &line.text {
                 Ok(text) if text.trim_start().starts_with('{') => self.format = Format::Jsonl,
-                Ok(_) => self.format = Format::Plain,
+                Ok(_) => self.format = Format::Aria2,
                 // A line that could not be read decides nothing.
                 Err(_) => {}
             }
         }
         Some(match &self.format {
-            Format::Plain | Format::Aria2 => self.with_options(line),
+            Format::Plain if line.indented => {
+                self.one_line(line, |_| Err(uris::NOT_PLAIN.to_owned()))
+            }
+            Format::Plain => self.one_line(line, uris::item),
+            Format::Aria2 => self.with_options(line),
             // What is still undecided could not be read, so no reader sees it.
             Format::Auto | Format::Jsonl => self.one_line(line, jsonl::item),
             Format::Manifest { base } => self.one_line(line, |text| manifest::item(text, base)),

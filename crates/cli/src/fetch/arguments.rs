@@ -165,11 +165,11 @@ pub struct Arguments {
 /// What the lines of a list are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum InputFormat {
-    /// JSON lines if the first line is JSON, else addresses
+    /// JSON lines if the first line is JSON, else as aria2 has them
     Auto,
-    /// Addresses by line
+    /// Addresses by line, each taken up at once: for pipes that never end
     Plain,
-    /// Addresses with indented options
+    /// Addresses with indented options, or without
     Aria2,
     /// JSON lines
     Jsonl,

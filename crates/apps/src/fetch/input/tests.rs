@@ -1,6 +1,6 @@
 //! Lists in all their forms, and the sentence that each mistake gets.
 
-use std::io::{BufReader, Cursor, Error, Read};
+use std::io::{BufReader, Cursor, Error, Read, Write as _};
 
 use proptest::prelude::*;
 
@@ -103,11 +103,25 @@ fn an_indented_url_does_not_pass_for_an_option() {
                   take the spaces away if it is a URL";
     check(
         " https://a/1\n out=x\nhttps://a/2",
-        Format::Plain,
+        Format::Aria2,
         &format!("list:1: {orphan}\nlist:2: {orphan}\nhttps://a/2"),
     );
-    check("https://a/1\n https://a/2?b=c", Format::Plain, &format!("list:2: {option}"));
-    check("https://a/1\n pause", Format::Plain, &format!("list:2: {option}"));
+    check("https://a/1\n https://a/2?b=c", Format::Aria2, &format!("list:2: {option}"));
+    check("https://a/1\n pause", Format::Aria2, &format!("list:2: {option}"));
+    let plain = "an indented line is an option in aria2's format, and this list is plain: \
+                 take the spaces away if it is a URL";
+    check("https://a/1\n out=x", Format::Plain, &format!("https://a/1\nlist:2: {plain}"));
+}
+
+#[test]
+fn a_line_of_a_plain_list_does_not_wait_for_the_next_one() {
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    let mut items = Items::new("list", BufReader::new(reader), Format::Plain);
+    writer.write_all(b"https://a/1\n").expect("written");
+    let item = items.next().expect("one").expect("an address");
+    assert_eq!(item.urls[0].as_str(), "https://a/1");
+    drop(writer);
+    assert!(items.next().is_none());
 }
 
 #[test]
@@ -158,7 +172,7 @@ fn a_line_has_a_limit_and_is_not_held_beyond_it() {
     let long = of_length(300_000);
     check(
         format!("{long}\n out=x\nhttps://a/1\n out={long}\nhttps://a/2\n"),
-        Format::Plain,
+        Format::Aria2,
         "list:1: the line is longer than 65536 bytes: shorten it\n\
          list:4: the line is longer than 65536 bytes: shorten it\nhttps://a/2",
     );

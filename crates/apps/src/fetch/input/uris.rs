@@ -7,6 +7,10 @@ use crate::fetch::item::{Item, MOST_MIRRORS, url_of};
 pub(super) const ORPHAN: &str = "an indented line is an option of the URL above it, and there is \
                                  none: take the spaces away if it is a URL";
 
+/// What is said of an option in a list without options.
+pub(super) const NOT_PLAIN: &str = "an indented line is an option in aria2's format, and this list \
+                                    is plain: take the spaces away if it is a URL";
+
 /// The item of a line of URLs, separated by tabs.
 pub(super) fn item(line: &str) -> Result<Item, String> {
     let mirrors = line.split('\t').map(str::trim).filter(|text| !text.is_empty());

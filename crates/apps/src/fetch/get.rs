@@ -26,7 +26,7 @@ use super::request::{Coding, Manners, Span, head};
 use super::rules::Rules;
 use super::save::Saver;
 use super::segments::{self, Splitting};
-use super::task::{How, Named, Saved, Task, is_redirect, shown};
+use super::task::{How, Named, Saved, Task, Version, is_redirect, shown};
 use crate::http::announced::{announced, retry_after};
 use crate::http::{Client, Exchange};
 
@@ -254,15 +254,7 @@ impl<'a> Attempt<'a> {
         {
             return Ok(None);
         }
-        Ok(Some(Saved {
-            url: shown(self.url),
-            file: task.target.clone(),
-            bytes,
-            etag: None,
-            last_modified: None,
-            checksum: task.checksum.as_ref().map(ToString::to_string),
-            how: How::There,
-        }))
+        Ok(Some(Saved::standing(self.url, &task.target, bytes, task.checksum.as_ref())))
     }
 
     /// Sends one request: the only place that does.
@@ -308,18 +300,20 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    fn unchanged(&self, have: &super::task::Version) -> Came {
+    fn unchanged(&self, have: &Version) -> Came {
         let length = self.get.directory.length(&self.task.target);
         match length {
-            Ok(Some(bytes)) => Came::Saved(Box::new(Saved {
-                url: shown(self.url),
-                file: self.task.target.clone(),
-                bytes,
-                etag: have.etag.clone(),
-                last_modified: have.last_modified.clone(),
-                checksum: self.task.checksum.as_ref().map(ToString::to_string),
-                how: How::Unchanged,
-            })),
+            Ok(Some(bytes)) => {
+                let (target, checksum) = (&self.task.target, self.task.checksum.as_ref());
+                let Version { etag, last_modified } = have.clone();
+                let standing = Saved::standing(self.url, target, bytes, checksum);
+                Came::Saved(Box::new(Saved {
+                    etag,
+                    last_modified,
+                    how: How::Unchanged,
+                    ..standing
+                }))
+            }
             Ok(None) => transient("gone", "the file was there and is gone"),
             Err(error) => error.into(),
         }

@@ -37,6 +37,11 @@ pub(super) fn key_with_target(item: &Item, target: &str) -> Key {
     key(&Item { urls: item.urls.clone(), out, dir, checksum: None })
 }
 
+/// The key of the same addresses with no place named.
+pub(super) fn key_of_urls(item: &Item) -> Key {
+    key(&Item { urls: item.urls.clone(), out: None, dir: None, checksum: None })
+}
+
 /// What an earlier run left of an item.
 pub(super) enum Known {
     /// No file.

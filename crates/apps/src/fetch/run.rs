@@ -22,7 +22,9 @@ use super::input::Mistake;
 use super::item::Item;
 use super::options::Options;
 use super::part::comes_to;
-use super::plan::{KIND, Key, Known, Plan, Planner, Terms, job, key, key_with_target, saved};
+use super::plan::{
+    KIND, Key, Known, Plan, Planner, Terms, job, key, key_of_urls, key_with_target, saved,
+};
 use super::progress::{Event, Failed, Progress, Watch};
 use super::record::Archive;
 use super::save::Saver;
@@ -235,11 +237,18 @@ impl Run {
                 self.get.manners.meet(url);
             }
             let known = self.known(&item, finished.as_ref()).await?;
-            match self.planner.plan(&item, &key, known, &self.directory) {
+            let mut plan = self.planner.plan(&item, &key, known, &self.directory);
+            if let Plan::Exists(target) = &plan {
+                let known = self.known_by_target(&item, target).await?;
+                if !matches!(known, Known::Nothing) {
+                    plan = self.planner.plan(&item, &key, known, &self.directory);
+                }
+            }
+            match plan {
                 Plan::Fetch(task) => ready.push((key, *task)),
                 other => {
                     self.keys.remove(&key);
-                    self.leave(&item, other).await?;
+                    self.leave(&item, other);
                 }
             }
         }
@@ -293,22 +302,36 @@ impl Run {
         Ok(if right { Known::Right(saved) } else { Known::Wrong(saved) })
     }
 
+    /// The file that stands where an item is to go, if the same addresses brought it for another
+    /// entry, such as one that says less, or if it is what the checksum says.
+    async fn known_by_target(&self, item: &Item, target: &str) -> Result<Known, FetchError> {
+        let keys = [key_with_target(item, target), key_of_urls(item)];
+        for view in self.pace.finished(keys).await?.into_iter().flatten() {
+            if saved(&view).is_some_and(|saved| saved.file == target) {
+                return self.known(item, Some(&view)).await;
+            }
+        }
+        let file = self.directory.plain_file(target).ok().flatten();
+        let (Some(checksum), Some(file)) = (&item.checksum, file) else {
+            return Ok(Known::Nothing);
+        };
+        let bytes = file.metadata().map_or(0, |metadata| metadata.len());
+        let right = comes_to(file, checksum).await.unwrap_or(false);
+        let standing = || Saved::standing(&item.urls[0], target, bytes, Some(checksum));
+        Ok(if right { Known::Right(standing()) } else { Known::Nothing })
+    }
+
     /// Tells of an item that makes no job.
-    async fn leave(&mut self, item: &Item, plan: Plan) -> Result<(), FetchError> {
+    fn leave(&mut self, item: &Item, plan: Plan) {
         let (class, target, message) = match plan {
             Plan::Fetch(_) => unreachable!("that one makes a job"),
             Plan::There(saved) => {
-                self.there(item, saved);
-                return Ok(());
+                self.summary.skipped += 1;
+                self.watch.event(&Event::Skipped { url: shown(&item.urls[0]), saved });
+                return;
             }
             Plan::Fail(message) => ("name", String::new(), message),
             Plan::Exists(target) => {
-                let named = key_with_target(item, &target);
-                let found = self.pace.finished([named]).await?.pop().flatten();
-                if let Some(saved) = found.as_ref().and_then(saved).filter(|s| s.file == target) {
-                    self.there(item, saved);
-                    return Ok(());
-                }
                 let message = format!(
                     "`{target}` exists and was not fetched from here: move it away, or allow it \
                      to be replaced with `--overwrite`"
@@ -320,12 +343,6 @@ impl Run {
         let urls = item.urls.iter().map(ToString::to_string).collect();
         let (class, checksum) = (class.to_string(), item.checksum.clone());
         self.watch.event(&Event::Failed(Failed { urls, target, checksum, class, message }));
-        Ok(())
-    }
-
-    fn there(&mut self, item: &Item, saved: Saved) {
-        self.summary.skipped += 1;
-        self.watch.event(&Event::Skipped { url: shown(&item.urls[0]), saved });
     }
 
     /// A job has its report.

@@ -98,6 +98,26 @@ pub struct Saved {
     pub how: How,
 }
 
+impl Saved {
+    /// A file that stood there complete.
+    pub(super) fn standing(
+        url: &Url,
+        file: &str,
+        bytes: u64,
+        checksum: Option<&Checksum>,
+    ) -> Saved {
+        Saved {
+            url: shown(url),
+            file: file.to_string(),
+            bytes,
+            etag: None,
+            last_modified: None,
+            checksum: checksum.map(ToString::to_string),
+            how: How::There,
+        }
+    }
+}
+
 /// How a file came to be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -182,9 +202,9 @@ impl Task {
     pub(super) fn saved(&self, directory: &Directory) -> Option<Saved> {
         let Version { etag, last_modified } = self.have.clone()?;
         let bytes = directory.length(&self.target).ok().flatten()?;
-        let url = shown(&Url::parse(self.urls.first()?).ok()?);
-        let (file, how, checksum) = (self.target.clone(), How::There, None);
-        Some(Saved { url, file, bytes, etag, last_modified, checksum, how })
+        let url = Url::parse(self.urls.first()?).ok()?;
+        let standing = Saved::standing(&url, &self.target, bytes, None);
+        Some(Saved { etag, last_modified, ..standing })
     }
 
     /// The same task, to be asked again at `url` by another call.

@@ -89,10 +89,11 @@ pub struct Arguments {
     warc: Option<String>,
 
     /// Requests at once, in all
-    #[arg(short, long, default_value = "16", value_name = "N", help_heading = "Pace")]
+    #[arg(short, long, value_parser = at_least_one, default_value = "16", value_name = "N")]
+    #[arg(help_heading = "Pace")]
     jobs: NonZeroU32,
     /// Requests at once to one host [default: 4]
-    #[arg(long, value_name = "N", help_heading = "Pace")]
+    #[arg(long, value_parser = at_least_one, value_name = "N", help_heading = "Pace")]
     per_host: Option<NonZeroU32>,
     /// The gap between two requests to one host
     #[arg(long, value_name = "SPAN", help_heading = "Pace")]
@@ -383,6 +384,10 @@ fn header(text: &str) -> anyhow::Result<(HeaderName, HeaderValue)> {
         .map_err(|_| usage("a header's value has an odd character"))?;
     value.set_sensitive(true);
     Ok((name, value))
+}
+
+fn at_least_one(text: &str) -> Result<NonZeroU32, &'static str> {
+    text.parse().map_err(|_| "write a whole number, 1 or more")
 }
 
 fn address(text: &str) -> Result<url::Url, Usage> {

@@ -259,7 +259,11 @@ fn told(summary: &Summary) -> String {
     }
     let bytes = indicatif::BinaryBytes(summary.bytes);
     let took = summary.took.as_secs_f64();
-    format!("{}; {bytes} and {} requests in {took:.1} s", parts.join(", "), summary.requests)
+    let requests = match summary.requests {
+        1 => "1 request".to_string(),
+        many => format!("{many} requests"),
+    };
+    format!("{}; {bytes} and {requests} in {took:.1} s", parts.join(", "))
 }
 
 fn hint(summary: &Summary) -> Option<&'static str> {

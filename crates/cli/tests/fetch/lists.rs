@@ -186,6 +186,25 @@ fn wrong_usage_is_exit_two_and_says_what_is_right() {
 }
 
 #[test]
+fn a_file_that_stands_there_is_known_by_its_addresses_or_by_its_checksum() {
+    let (server, place) = (server(), Place::new());
+    place.fetch(&[&server.url("/hello")]).exits(0);
+    let manifest = format!("{HELLO}  hello\n");
+    std::fs::write(place.path().join("SHA256SUMS"), manifest).expect("written");
+    let arguments = ["-i", "SHA256SUMS", "--base", &server.url("/")];
+    let ended = place.fetch(&arguments).exits(0);
+    assert_eq!((ended.summary("there"), server.log().len()), (1, 1));
+    // The same for a file that something else has put there.
+    std::fs::remove_dir_all(place.file(".paceline")).expect("removed");
+    let ended = place.fetch(&arguments).exits(0);
+    assert_eq!((ended.summary("there"), server.log().len()), (1, 1));
+    std::fs::write(place.file("hello"), "something else").expect("written");
+    std::fs::remove_dir_all(place.file(".paceline")).expect("removed");
+    let ended = place.fetch(&arguments).exits(1);
+    assert_eq!((ended.class(), server.log().len()), ("exists", 1));
+}
+
+#[test]
 fn a_list_may_be_the_file_of_its_own_failures() {
     let (server, place) = (server(), Place::new());
     let list = place.list([server.url("/a"), server.url("/nowhere")]);

@@ -13,15 +13,18 @@ pub mod netrc;
 pub mod proxy;
 pub mod robots;
 
+use data_encoding::BASE64;
+use hyper::header::HeaderValue;
+
 pub use client::{Client, Patience};
 pub use connection::{Connection, Exchange};
 pub use error::HttpError;
 pub use origin::{Origin, Scheme};
 
-/// The value of an `authorization` header for a name and a password; marked as a secret.
-pub fn basic(user: &str, password: &str) -> Option<hyper::header::HeaderValue> {
-    let token = data_encoding::BASE64.encode(format!("{user}:{password}").as_bytes());
-    let mut value = hyper::header::HeaderValue::try_from(format!("Basic {token}")).ok()?;
+/// A login as HTTP sends it (RFC 7617), marked as sensitive.
+pub(crate) fn basic(name: &[u8], password: &[u8]) -> HeaderValue {
+    let text = format!("Basic {}", BASE64.encode(&[name, b":", password].concat()));
+    let mut value = HeaderValue::from_str(&text).expect("base64 is plain text");
     value.set_sensitive(true);
-    Some(value)
+    value
 }

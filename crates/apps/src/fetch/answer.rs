@@ -19,6 +19,8 @@ pub(super) enum Refusal {
 
 /// What a status that brings no file comes to.
 pub(super) fn refusal(status: StatusCode, retry_after: Option<Duration>) -> Refusal {
+    // A server that says "at once" has not said how long: it gets the time that we think right.
+    let retry_after = retry_after.filter(|wait| !wait.is_zero());
     let unavailable = status == StatusCode::SERVICE_UNAVAILABLE && retry_after.is_some();
     if unavailable || status == StatusCode::TOO_MANY_REQUESTS {
         return Refusal::Throttled(retry_after);
@@ -59,7 +61,8 @@ pub(super) fn content_range(headers: &HeaderMap) -> Option<Range> {
         total => Some(total.parse().ok()?),
     };
     let range = Range { from: from.trim().parse().ok()?, to: to.trim().parse().ok()?, total };
-    let sound = range.from <= range.to && total.is_none_or(|total| range.to < total);
+    let sound =
+        range.from <= range.to && range.to < u64::MAX && total.is_none_or(|total| range.to < total);
     sound.then_some(range)
 }
 
@@ -108,6 +111,7 @@ mod tests {
         assert_eq!(of(429, None), Refusal::Throttled(None));
         assert_eq!(of(429, second), Refusal::Throttled(second));
         assert_eq!(of(503, second), Refusal::Throttled(second));
+        assert_eq!(of(429, Some(Duration::ZERO)), Refusal::Throttled(None));
         assert!(matches!(of(503, None), Refusal::Failed(failure, None) if failure.retryable));
         assert!(matches!(of(500, second), Refusal::Failed(failure, Some(_)) if failure.retryable));
         assert!(matches!(of(404, second), Refusal::Failed(failure, None) if !failure.retryable));
@@ -127,6 +131,7 @@ mod tests {
         check("bytes 5-9/*", Some((5, 9, None)));
         check("bytes 5-10/10", None);
         check("bytes 9-5/10", None);
+        check("bytes 0-18446744073709551615/*", None);
         check("bytes */10", None);
         check("items 0-9/10", None);
         check("bytes 0-99999999999999999999/*", None);

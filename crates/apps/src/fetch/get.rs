@@ -222,8 +222,9 @@ impl<'a> Attempt<'a> {
             }
             _ => Span::Whole,
         };
-        let (get, now) = (self.get, self.call.wall());
-        let request = get.manners.request(&get.client, self.task, self.url, &span, get.coding, now);
+        let (get, of) = (self.get, (self.task, self.call.id().index));
+        let now = self.call.wall();
+        let request = get.manners.request(&get.client, of, self.url, &span, get.coding, now);
         if get.archiving == Archiving::Yes {
             self.sent = request.as_ref().map(|request| Sent { head: head(request), at: now });
         }

@@ -1,14 +1,15 @@
 //! An attempt looks at the server's rules, if they are asked.
 
+use std::time::Duration;
+
 use hyper::StatusCode;
 use hyper::header::LOCATION;
 use paceline::Announced;
 use url::Url;
 
 use super::answer::refusal;
-use super::came::{Came, permanent};
+use super::came::{Came, permanent, transient};
 use super::get::Attempt;
-use super::request::meant;
 use super::rules::{Look, Rules};
 use super::task::{Detour, Task, is_redirect, led_to};
 use crate::http::announced::retry_after;
@@ -18,6 +19,9 @@ use crate::http::robots::{LARGEST_FILE, Robots};
 const PRODUCT: &str = "paceline";
 /// Redirects that are followed to the rules of one server, as many as RFC 9309 asks for.
 const MOST_REDIRECTS: usize = 5;
+
+/// How long robots.txt may take, since everybody else at its server waits for it.
+const LONGEST_QUESTION: Duration = Duration::from_mins(1);
 
 /// What came for a question after rules.
 enum Answer {
@@ -29,17 +33,18 @@ impl Attempt<'_> {
     /// Looks at the server's rules, if they are asked; the first attempt at a server asks for
     /// them instead of its file, which the next attempt gets.
     pub(super) async fn obey(&mut self) -> Result<(), Came> {
-        let Some(rules) = &self.get.rules else { return Ok(()) };
         if let Some(detour) = &self.task.detour {
             let file = self.task.file_url(self.call.id().index);
             let file = file.ok_or_else(|| permanent("payload", "no address"))?;
-            // Another attempt may have been here before.
-            return Err(if rules.knows(&file) {
-                self.back(&file)
-            } else {
-                self.ask_rules(rules, &file, self.url, detour.redirects).await?
+            // Another attempt may have been here before, or nobody asks for rules any more.
+            return Err(match &self.get.rules {
+                Some(rules) if !rules.knows(&file) => {
+                    self.ask_rules(rules, &file, self.url, detour.redirects).await?
+                }
+                _ => self.back(&file),
             });
         }
+        let Some(rules) = &self.get.rules else { return Ok(()) };
         match rules.look(self.url) {
             Look::Rules(robots) => {
                 self.announce(&robots);
@@ -60,6 +65,27 @@ impl Attempt<'_> {
                 Err(self.ask_rules(rules, self.url, &address, 0).await?)
             }
         }
+    }
+
+    /// Looks at the server's rules for a piece of a file that they allowed before: only the gap
+    /// that they ask for matters.
+    pub(super) async fn obey_piece(&mut self) -> Result<(), Came> {
+        let Some(rules) = &self.get.rules else { return Ok(()) };
+        match rules.look(self.url) {
+            Look::Rules(robots) => self.announce(&robots),
+            Look::News(robots) if robots.crawl_delay().is_none() => {}
+            Look::News(robots) => {
+                self.announce(&robots);
+                return Err(Came::Late);
+            }
+            Look::Wait(told) => {
+                told.await;
+                return Err(Came::Late);
+            }
+            // An earlier run has left it: the file that it belongs to asks.
+            Look::Ask(_) | Look::Elsewhere(_) => {}
+        }
+        Ok(())
     }
 
     fn allowed(&self, robots: &Robots) -> Result<(), Came> {
@@ -84,7 +110,9 @@ impl Attempt<'_> {
         address: &Url,
         redirects: usize,
     ) -> Result<Came, Came> {
-        let robots = match self.question(address).await? {
+        let answer = tokio::time::timeout(LONGEST_QUESTION, self.question(address)).await;
+        let slow = |_| transient("timeout", "robots.txt took longer than a minute");
+        let robots = match answer.map_err(slow)?? {
             Answer::Rules(robots) => robots,
             Answer::Elsewhere(to) if redirects < MOST_REDIRECTS => {
                 let detour = Detour { address: to.to_string(), redirects: redirects + 1 };
@@ -100,8 +128,8 @@ impl Attempt<'_> {
 
     async fn question(&self, address: &Url) -> Result<Answer, Came> {
         let (get, client) = (self.get, &self.get.client);
-        let meant = meant(self.task);
-        let request = get.manners.plain(client, address, meant.as_ref(), self.call.wall());
+        let of = (self.task, self.call.id().index);
+        let request = get.manners.plain(client, of, address, self.call.wall());
         let mut exchange = self.send(address, request).await?;
         let status = exchange.status;
         if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
@@ -113,7 +141,7 @@ impl Attempt<'_> {
         if status.is_success() {
             while let Some(piece) = client.piece(address, &mut exchange).await? {
                 text.extend_from_slice(&piece);
-                if text.len() >= LARGEST_FILE {
+                if text.len() > LARGEST_FILE {
                     return Ok(Answer::Rules(Robots::parse(&text, PRODUCT)));
                 }
             }

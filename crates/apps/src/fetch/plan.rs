@@ -70,12 +70,14 @@ pub(super) struct Planner {
     existing: Existing,
     fetched: Fetched,
     wanted: Wanted,
+    secrets: Option<u64>,
 }
 
 impl Planner {
     pub(super) fn new(options: &Options) -> Planner {
         let Options { naming, existing, fetched, .. } = *options;
-        Planner { naming, existing, fetched, wanted: Wanted::default() }
+        let secrets = options.manners.secrets();
+        Planner { naming, existing, fetched, wanted: Wanted::default(), secrets }
     }
 
     /// A name that is in use by unfinished work.
@@ -102,8 +104,8 @@ impl Planner {
         self.wanted.take(&saved.file);
         let have = Version { etag: saved.etag, last_modified: saved.last_modified };
         let have = (self.fetched == Fetched::Refresh).then_some(have);
-        let (target, named) = (saved.file, Named::Replace);
-        Plan::Fetch(Box::new(Task { target, named, have, ..task(item, key) }))
+        let (target, named, secrets) = (saved.file, Named::Replace, self.secrets);
+        Plan::Fetch(Box::new(Task { target, named, have, secrets, ..task(item, key) }))
     }
 
     fn fresh(&mut self, item: &Item, key: &Key, directory: &Directory) -> Plan {
@@ -121,7 +123,8 @@ impl Planner {
         if named == Named::New && !matches!(directory.length(&target), Ok(None)) {
             return Plan::Exists(target);
         }
-        Plan::Fetch(Box::new(Task { target, named, ..task(item, key) }))
+        let secrets = self.secrets;
+        Plan::Fetch(Box::new(Task { target, named, secrets, ..task(item, key) }))
     }
 
     /// The path of an item below the directory, one that no earlier item wanted.
@@ -164,6 +167,7 @@ fn task(item: &Item, key: &Key) -> Task {
         unsplit: false,
         via: Vec::new(),
         seen: Vec::new(),
+        secrets: None,
         detour: None,
     }
 }

@@ -13,24 +13,22 @@ use hyper::header::{
 use hyper::{Method, Request, Uri};
 use url::Url;
 
-use super::task::{Task, Version};
+use super::task::{Task, Version, hash_of};
 use crate::http::cookies::Jar;
-use crate::http::netrc::Netrc;
+use crate::http::netrc::{Login, Netrc};
 use crate::http::{Client, Origin};
 
 /// What every request says.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Manners {
-    /// Who asks.
-    pub user_agent: Option<HeaderValue>,
-    /// Headers that the user wants sent.
-    pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Logins by host.
-    pub netrc: Option<Netrc>,
-    /// Cookies by address.
-    pub cookies: Option<Jar>,
-    /// The servers of this run's list.
-    pub homes: Mutex<BTreeSet<Origin>>,
+    user_agent: HeaderValue,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    netrc: Option<Netrc>,
+    cookies: Option<Jar>,
+    /// A hash of the headers that are secrets, if there are any.
+    secrets: Option<u64>,
+    /// The servers of this run's list, for whom those are meant.
+    homes: Mutex<BTreeSet<Origin>>,
 }
 
 /// Servers that headers with secrets go to, at most.
@@ -58,17 +56,40 @@ pub enum Coding {
 const SECRET: [HeaderName; 3] = [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION];
 
 impl Manners {
-    /// The request of a task at `url`.
+    /// Requests say who asks and what the user wants said; logins and cookies go where they belong.
+    pub fn new(
+        user_agent: HeaderValue,
+        headers: Vec<(HeaderName, HeaderValue)>,
+        netrc: Option<Netrc>,
+        cookies: Option<Jar>,
+    ) -> Manners {
+        let secrets = headers.iter().filter(|(name, _)| SECRET.contains(name));
+        let mut text = Vec::new();
+        for (name, value) in secrets {
+            for piece in [name.as_str().as_bytes(), b"\0", value.as_bytes(), b"\0"] {
+                text.extend_from_slice(piece);
+            }
+        }
+        let secrets = (!text.is_empty()).then(|| hash_of(&text));
+        Manners { user_agent, headers, netrc, cookies, secrets, homes: Mutex::default() }
+    }
+
+    /// Says which secrets this run has.
+    pub(super) fn secrets(&self) -> Option<u64> {
+        self.secrets
+    }
+
+    /// The request of a task's call with this number at `url`.
     pub(super) fn request(
         &self,
         client: &Client,
-        task: &Task,
+        (task, call): (&Task, u16),
         url: &Url,
         span: &Span,
         coding: Coding,
         now: SystemTime,
     ) -> Option<Request<Empty<Bytes>>> {
-        let mut request = self.plain(client, url, meant(task).as_ref(), now)?;
+        let mut request = self.plain(client, (task, call), url, now)?;
         let headers = request.headers_mut();
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(coding.accepted()));
         if let Span::Of { from, to, etag } = span {
@@ -89,33 +110,34 @@ impl Manners {
     }
 
     /// A request without terms, such as for robots.txt; nothing if HTTP cannot say this address.
-    /// `meant` is the address that the user named: secrets go nowhere else.
     pub(super) fn plain(
         &self,
         client: &Client,
+        (task, call): (&Task, u16),
         url: &Url,
-        meant: Option<&Url>,
         now: SystemTime,
     ) -> Option<Request<Empty<Bytes>>> {
         let origin = Origin::of(url).expect("only http and https come here");
         let mut request = Request::new(Empty::new());
         *request.method_mut() = Method::GET;
         *request.uri_mut() = target(url, client)?;
-        let home = meant.and_then(Origin::of).as_ref() == Some(&origin) && self.knows(&origin);
+        let meant = task.meant(call);
+        let home = meant.as_ref().and_then(Origin::of).as_ref() == Some(&origin);
+        let blessed =
+            home && self.secrets.is_some() && (task.secrets == self.secrets || self.knows(&origin));
         let headers = request.headers_mut();
         insert(headers, HOST, &origin.authority());
         headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
-        if let Some(agent) = &self.user_agent {
-            headers.insert(USER_AGENT, agent.clone());
-        }
-        if let Some(login) = self.login(url, &origin) {
+        headers.insert(USER_AGENT, self.user_agent.clone());
+        let clear = meant.is_some_and(|meant| meant.scheme() == "https") && url.scheme() == "http";
+        if let Some(login) = self.login(url, &origin, home, clear) {
             headers.insert(AUTHORIZATION, login);
         }
         if let Some(cookies) = self.cookies.as_ref().and_then(|jar| jar.header(url, now)) {
             headers.insert(COOKIE, cookies);
         }
         for (name, value) in &self.headers {
-            if home || !SECRET.contains(name) {
+            if blessed || !SECRET.contains(name) {
                 headers.insert(name.clone(), value.clone());
             }
         }
@@ -126,9 +148,9 @@ impl Manners {
     }
 
     /// Says that this run's list names an address of this server. What an earlier run left is not
-    /// meant by the secrets of this one.
+    /// meant by the secrets of this one, unless it was by the same.
     pub(super) fn meet(&self, url: &Url) {
-        if self.headers.is_empty() {
+        if self.secrets.is_none() {
             return;
         }
         let mut homes = self.homes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -143,17 +165,24 @@ impl Manners {
         self.homes.lock().unwrap_or_else(PoisonError::into_inner).contains(origin)
     }
 
-    fn login(&self, url: &Url, origin: &Origin) -> Option<HeaderValue> {
+    /// The login for an address. What nobody named gets no default one, and what was to be
+    /// encrypted gets none in the clear.
+    fn login(&self, url: &Url, origin: &Origin, home: bool, clear: bool) -> Option<HeaderValue> {
         if !url.username().is_empty() {
             let decode = |text: &str| {
                 percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
             };
             let (user, password) =
                 (decode(url.username()), decode(url.password().unwrap_or_default()));
-            return crate::http::basic(&user, &password);
+            return Some(crate::http::basic(user.as_bytes(), password.as_bytes()));
         }
-        let login = self.netrc.as_ref()?.login(origin.bare_host())?;
-        Some(login.basic())
+        let (netrc, host) = (self.netrc.as_ref()?, origin.bare_host());
+        let login = match (home, clear) {
+            (true, _) => netrc.login(host),
+            (false, false) => netrc.machine_login(host),
+            (false, true) => None,
+        };
+        login.map(Login::basic)
     }
 }
 
@@ -179,11 +208,6 @@ fn target(url: &Url, client: &Client) -> Option<Uri> {
         path
     };
     text.parse().ok()
-}
-
-/// The address that the user named, to whose server secrets may go.
-pub(super) fn meant(task: &Task) -> Option<Url> {
-    task.via.first().or(task.urls.first()).and_then(|text| Url::parse(text).ok())
 }
 
 fn insert(headers: &mut HeaderMap, name: HeaderName, value: &str) {

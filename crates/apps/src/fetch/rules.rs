@@ -1,6 +1,7 @@
 //! What robots.txt of each server allows, asked once per server and run.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,8 +14,9 @@ use super::task::Detour;
 use crate::http::Origin;
 use crate::http::robots::Robots;
 
-/// Servers whose rules are remembered; beyond it all are asked again.
+/// Servers whose rules are remembered, and rules in all; beyond it all are asked again.
 const MOST_SERVERS: usize = 10_000;
+const MOST_RULES: usize = 1_000_000;
 
 /// A promise of the engine is good for this long (L4).
 const PROMISED: Duration = Duration::from_millis(50);
@@ -23,6 +25,8 @@ const PROMISED: Duration = Duration::from_millis(50);
 #[derive(Default)]
 pub(super) struct Rules {
     known: Mutex<BTreeMap<Origin, Known>>,
+    /// How many rules they have in all.
+    count: AtomicUsize,
 }
 
 enum Known {
@@ -62,7 +66,7 @@ impl Rules {
             Some(Known::Asking(told)) => Look::Wait(told.clone().notified_owned()),
             None => {
                 if known.len() >= MOST_SERVERS {
-                    known.retain(|_, known| matches!(known, Known::Asking(_)));
+                    forget(&mut known);
                 }
                 let told = Arc::new(Notify::new());
                 known.insert(origin.clone(), Known::Asking(told.clone()));
@@ -80,7 +84,13 @@ impl Rules {
     /// These are the rules of this server.
     pub(super) fn learn(&self, url: &Url, robots: Robots) {
         let origin = Origin::of(url).expect("only http and https come here");
-        self.lock().insert(origin, Known::Rules(Arc::new(robots), None));
+        let mut known = self.lock();
+        let count = self.count.fetch_add(robots.count(), Ordering::Relaxed) + robots.count();
+        if count > MOST_RULES {
+            forget(&mut known);
+            self.count.store(robots.count(), Ordering::Relaxed);
+        }
+        known.insert(origin, Known::Rules(Arc::new(robots), None));
     }
 
     /// The rules of this server are elsewhere, unless somebody has them by now.
@@ -95,6 +105,10 @@ impl Rules {
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Origin, Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn forget(known: &mut BTreeMap<Origin, Known>) {
+    known.retain(|_, known| matches!(known, Known::Asking(_)));
 }
 
 /// The duty to ask; dropped without an answer, it falls to the next attempt.

@@ -22,7 +22,7 @@ use super::checksum::Checksum;
 use super::directory::{existing, split};
 use super::get::{Attempt, Get};
 use super::part::{Note, Part, Split, boot_id};
-use super::request::{Span, meant};
+use super::request::Span;
 use super::task::{Saved, Task, Version};
 use crate::http::announced::retry_after;
 use crate::http::{Exchange, HttpError, Origin};
@@ -40,6 +40,9 @@ const LARGEST: u64 = 64 << 20;
 pub(super) const MOST_SPLIT: usize = 64;
 /// Pieces per connection, so that a slow one does not hold up the file.
 const PER_CONNECTION: u64 = 4;
+
+/// Failures of a piece after which the file is not to be had at its address.
+const GONE: [&str; 4] = ["status_401", "status_403", "status_404", "status_410"];
 
 /// The payload of a piece's job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -115,6 +118,10 @@ impl Attempt<'_> {
         if let Some(saved) = self.there().await? {
             return Ok(saved);
         }
+        if self.get.rules.as_ref().is_some_and(|rules| !rules.knows(self.url)) {
+            // Back to the host, whose rules come before its pieces.
+            return Err(Came::Moved(Box::new(self.task.again(self.url)), self.url.clone()));
+        }
         let (folder, _) = split(&self.task.target);
         let folder = self.get.directory.folder(folder)?;
         let algorithm = self.task.checksum.as_ref().map(Checksum::algorithm);
@@ -130,30 +137,25 @@ impl Attempt<'_> {
         if task.via.last() != Some(&note.url) {
             task.via.push(note.url.clone());
         }
-        let pieces = split.pieces(total).map(|(from, to)| Piece {
-            task: task.clone(),
-            etag: note.etag.clone(),
-            total,
-            from,
-            to,
-        });
-        let pieces = pieces.collect();
+        let first = Piece { task, etag: note.etag.clone(), total, from: 0, to: split.first - 1 };
         // It only waits from here on: its worker is of more use to the pieces.
         self.call.sending().map_err(|_| Came::Late)?;
         self.call.answered();
-        match self.pieces(pieces, split).await {
+        match self.pieces(&first, split).await {
             Ok(()) => {
                 let part = part.filled(total)?;
                 Receiving { attempt: self, folder, algorithm }.finish(part, whole).await
             }
+            // Several servers behind one name may call one version by several names: in one piece.
             Err(Came::Failed(failure)) if &*failure.class == "changed" => {
                 part.discard();
-                Err(Came::Moved(Box::new(self.task.again(self.url)), self.url.clone()))
+                let task = Task { unsplit: true, ..self.task.again(self.url) };
+                Err(Came::Moved(Box::new(task), self.url.clone()))
             }
             // An address that was good for a while only, as redirects give: from the start again.
-            Err(Came::Failed(failure)) if failure.class.starts_with("status_") => {
+            Err(Came::Failed(failure)) if GONE.contains(&&*failure.class) => {
                 part.discard();
-                match meant(self.task).filter(|first| first != self.url) {
+                match self.task.meant(self.call.id().index).filter(|first| first != self.url) {
                     Some(first) => Err(Came::Moved(Box::new(self.task.anew(&first)), first)),
                     None => Err(Came::Failed(failure)),
                 }
@@ -162,10 +164,11 @@ impl Attempt<'_> {
         }
     }
 
-    /// Submits what is missing, so many at a time, and waits for all of it.
-    async fn pieces(&self, wanted: Vec<Piece>, split: Split) -> Result<(), Came> {
+    /// Submits what is missing after the first piece, so many at a time, and waits for all of it.
+    async fn pieces(&self, first: &Piece, split: Split) -> Result<(), Came> {
         let pace = self.get.pace().ok_or(Came::Late)?;
-        let keys: Vec<_> = wanted.iter().map(|piece| piece.key(split)).collect();
+        let wanted: Vec<_> = split.pieces(first.total).collect();
+        let keys: Vec<_> = wanted.iter().map(|(from, _)| first.key(*from, split)).collect();
         let finished = pace.finished(&keys).await.map_err(|_| Came::Late)?;
         let done = |view: &Option<paceline::JobView>| {
             view.as_ref().and_then(|view| view.stored.report.as_ref()).is_some_and(is_done)
@@ -175,8 +178,9 @@ impl Attempt<'_> {
         let mut trouble = None;
         loop {
             while trouble.is_none() && under_way.len() < self.get.segments as usize {
-                let Some(((piece, key), done)) = left.next() else { break };
+                let Some((((from, to), key), done)) = left.next() else { break };
                 if !done {
+                    let piece = Piece { from, to, ..first.clone() };
                     let job = piece.job(&key, self.get);
                     let following = pace.submit(job).await;
                     let following =
@@ -211,10 +215,11 @@ fn what_went_wrong(report: &Report) -> Came {
 }
 
 impl Piece {
-    /// Two pieces are the same only within one beginning of the file.
-    fn key(&self, split: Split) -> Vec<u8> {
+    /// The key of the piece that begins here. Two are the same only within one beginning of the
+    /// file.
+    fn key(&self, from: u64, split: Split) -> Vec<u8> {
         let mut hash = Sha256::new();
-        hash.update(format!("{} {} {}", self.task.part, split.begun, self.from));
+        hash.update(format!("{} {} {from}", self.task.part, split.begun));
         hash.finalize().to_vec()
     }
 
@@ -265,10 +270,11 @@ impl Attempt<'_> {
         let folder = get.directory.folder(folder)?;
         let file = existing(&folder, &Part::name(&piece.task.part))?;
         let file = file.ok_or_else(|| permanent("changed", "its file is gone: starting over"))?;
+        self.obey_piece().await?;
         let span =
             Span::Of { from: piece.from, to: Some(piece.to), etag: Some(piece.etag.clone()) };
-        let now = call.wall();
-        let request = get.manners.request(&get.client, &piece.task, url, &span, get.coding, now);
+        let (of, now) = ((&piece.task, call.id().index), call.wall());
+        let request = get.manners.request(&get.client, of, url, &span, get.coding, now);
         let exchange = self.send(url, request).await?;
         self.hear(&exchange);
         match exchange.status {

@@ -42,6 +42,9 @@ pub(super) struct Task {
     /// Hashes of all addresses on the way, by which a loop is noticed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) seen: Vec<u64>,
+    /// Which secrets were meant for it when it was first asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) secrets: Option<u64>,
     /// Before the file, the rules of its server, which keeps them elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) detour: Option<Detour>,
@@ -193,6 +196,13 @@ impl Task {
         Ok((task, to))
     }
 
+    /// The address that the user named for the call with this number: secrets go to its server and
+    /// to no other.
+    pub(super) fn meant(&self, call: u16) -> Option<Url> {
+        let text = self.via.first().or_else(|| self.urls.get(usize::from(call)));
+        text.and_then(|text| Url::parse(text).ok())
+    }
+
     /// The same task from the address that the user named, in one piece.
     pub(super) fn anew(&self, first: &Url) -> Task {
         Task { via: vec![first.to_string()], seen: Vec::new(), unsplit: true, ..self.clone() }
@@ -232,12 +242,23 @@ pub(super) fn led_to(from: &Url, location: Option<&[u8]>) -> Result<Url, Redirec
         return Err(RedirectError::Scheme(to.scheme().to_string()));
     }
     to.set_fragment(None);
+    // A login that was good for one path of a server is good for another.
+    if to.username().is_empty() && to.password().is_none() && to.origin() == from.origin() {
+        // Only addresses without a host refuse this, and they have no login either.
+        let _ = to.set_username(from.username());
+        let _ = to.set_password(from.password());
+    }
     Ok(to)
 }
 
 /// A hash that is the same in every run.
 fn hash(url: &Url) -> u64 {
-    let digest = Sha256::digest(url.as_str());
+    hash_of(url.as_str().as_bytes())
+}
+
+/// The same of any bytes.
+pub(super) fn hash_of(bytes: &[u8]) -> u64 {
+    let digest = Sha256::digest(bytes);
     u64::from_le_bytes(*digest.first_chunk().expect("a SHA-256 has 32 bytes"))
 }
 
@@ -268,6 +289,7 @@ mod tests {
             unsplit: false,
             via: Vec::new(),
             seen: Vec::new(),
+            secrets: None,
             detour: None,
         }
     }
@@ -295,6 +317,18 @@ mod tests {
         let odd = task.redirected(&at, Some(b"file:///etc/passwd")).expect_err("not http");
         assert_eq!(odd.class(), "redirect");
         assert_eq!(task.redirected(&at, None).expect_err("no address"), RedirectError::Nowhere);
+    }
+
+    #[test]
+    fn a_login_stays_with_its_server() {
+        let from = Url::parse("http://u:p@a/1").expect("an address");
+        let to = |location: &[u8]| led_to(&from, Some(location)).expect("it leads on").to_string();
+        assert_eq!(to(b"/2"), "http://u:p@a/2");
+        assert_eq!(to(b"http://a/2"), "http://u:p@a/2");
+        assert_eq!(to(b"http://other@a/2"), "http://other@a/2");
+        assert_eq!(to(b"http://a:81/2"), "http://a:81/2");
+        assert_eq!(to(b"https://a/2"), "https://a/2");
+        assert_eq!(to(b"http://b/2"), "http://b/2");
     }
 
     #[test]

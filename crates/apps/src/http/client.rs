@@ -1,6 +1,7 @@
 //! The client: connections kept and made, requests within their time.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -67,11 +68,17 @@ impl Client {
     }
 
     /// A connection to the server of `url`: one that idles, else a new one.
+    ///
+    /// An attempt whose connection came too late leaves it for the next one. If it is closed by
+    /// then, connecting has failed: without that word it would be tried for ever.
     pub async fn connection(&self, url: &Url) -> Result<Connection, HttpError> {
         let origin = Origin::of(url).expect("only http and https come here");
         while let Some(mut connection) = self.take(&origin) {
             if connection.is_open().await {
                 return Ok(connection);
+            }
+            if connection.is_new() {
+                return Err(HttpError::Connect(io::ErrorKind::ConnectionAborted.into()));
             }
         }
         let proxy = self.proxies.of(url)?;

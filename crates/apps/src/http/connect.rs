@@ -178,6 +178,8 @@ async fn tunnel(
     let status = line.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
     if status.first() == Some(&b'2') {
         Ok(stream)
+    } else if status == b"407" {
+        Err(HttpError::ProxyLogin)
     } else {
         Err(HttpError::Proxy(String::from_utf8_lossy(&line[..line.len().min(200)]).into_owned()))
     }

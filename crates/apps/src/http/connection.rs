@@ -17,6 +17,7 @@ use hyper::client::conn::{http1, http2};
 use hyper::header::HOST;
 use hyper::{HeaderMap, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::time::Instant;
 
 use super::connect::{Connected, Protocol, Stream};
 use super::error::HttpError;
@@ -25,6 +26,9 @@ use super::error::HttpError;
 const LARGEST_HEAD: usize = 256 << 10;
 /// Header lines of an answer at most.
 const MOST_HEADERS: usize = 200;
+
+/// A server that closes an unused connection within this time wants none.
+const NEW_FOR: Duration = Duration::from_secs(2);
 
 /// How often a shared connection is asked whether it is alive, and how long it may take to say so.
 const PING_EVERY: Duration = Duration::from_secs(10);
@@ -38,6 +42,8 @@ type Driver = Pin<Box<http1::Connection<TokioIo<Stream>, NoBody>>>;
 /// A connection that is ready for a request.
 pub struct Connection {
     sender: Sender,
+    /// When it was made, until a request goes over it.
+    unused_since: Option<Instant>,
     /// The server's address, or the proxy's.
     pub peer: SocketAddr,
 }
@@ -52,7 +58,7 @@ impl Connection {
     pub(super) async fn open(connected: Connected) -> Result<Connection, HttpError> {
         let Connected { stream, protocol, peer } = connected;
         let stream = TokioIo::new(stream);
-        let broken = |error| HttpError::of(&error, 0);
+        let broken = |error| HttpError::of(&error);
         let sender = match protocol {
             Protocol::Http1 => {
                 let mut builder = http1::Builder::new();
@@ -74,7 +80,7 @@ impl Connection {
                 Sender::Http2(sender)
             }
         };
-        Ok(Connection { sender, peer })
+        Ok(Connection { sender, unused_since: Some(Instant::now()), peer })
     }
 
     /// A second one over the same wire, if the protocol allows that.
@@ -82,7 +88,8 @@ impl Connection {
         match &self.sender {
             Sender::Http1 { .. } => None,
             Sender::Http2(sender) => {
-                Some(Connection { sender: Sender::Http2(sender.clone()), peer: self.peer })
+                let sender = Sender::Http2(sender.clone());
+                Some(Connection { sender, unused_since: None, peer: self.peer })
             }
         }
     }
@@ -109,8 +116,14 @@ impl Connection {
         }
     }
 
+    /// Whether it was made a moment ago and never used.
+    pub(super) fn is_new(&self) -> bool {
+        self.unused_since.is_some_and(|at| at.elapsed() < NEW_FOR)
+    }
+
     /// Sends a request; the answer's head is there when this returns.
     pub async fn send(mut self, request: Request<NoBody>) -> Result<Exchange, HttpError> {
+        self.unused_since = None;
         let response = match &mut self.sender {
             Sender::Http1 { sender, driver } => {
                 let answer = sender.send_request(request);
@@ -127,7 +140,7 @@ impl Connection {
             }
             Sender::Http2(sender) => sender.send_request(whole_address(request)?).await,
         };
-        let response: Response<Incoming> = response.map_err(|error| HttpError::of(&error, 0))?;
+        let response: Response<Incoming> = response.map_err(|error| HttpError::of(&error))?;
         let (head, body) = response.into_parts();
         Ok(Exchange {
             connection: self,
@@ -165,7 +178,7 @@ impl Exchange {
         loop {
             match poll_fn(|context| self.poll_frame(context)).await {
                 None => return Ok(None),
-                Some(Err(error)) => return Err(HttpError::of(&error, self.received.max(1))),
+                Some(Err(error)) => return Err(HttpError::of_body(&error, self.received)),
                 Some(Ok(frame)) => {
                     // Trailers say nothing that is needed here.
                     if let Ok(piece) = frame.into_data() {

@@ -21,6 +21,9 @@ pub enum HttpError {
     /// The proxy refused.
     #[error("the proxy refused: {0}")]
     Proxy(String),
+    /// The proxy wants a login.
+    #[error("the proxy wants a login: name it as in `http://USER:PASSWORD@HOST:PORT`")]
+    ProxyLogin,
     /// The environment names a proxy that cannot be used.
     #[error(transparent)]
     NoProxy(#[from] ProxyError),
@@ -48,7 +51,7 @@ impl HttpError {
             HttpError::Resolve(..) => "resolve",
             HttpError::Connect(_) => "connect",
             HttpError::Tls(_) => "tls",
-            HttpError::Proxy(_) | HttpError::NoProxy(_) => "proxy",
+            HttpError::Proxy(_) | HttpError::ProxyLogin | HttpError::NoProxy(_) => "proxy",
             HttpError::Timeout(..) => "timeout",
             HttpError::Broken(_) => "reset",
             HttpError::Short(_) => "short_body",
@@ -67,6 +70,7 @@ impl HttpError {
             | HttpError::Broken(_)
             | HttpError::Short(_) => true,
             HttpError::Tls(_)
+            | HttpError::ProxyLogin
             | HttpError::NoProxy(_)
             | HttpError::Headers
             | HttpError::NotHttp(_) => false,
@@ -83,8 +87,17 @@ impl HttpError {
         failure.because(&self.to_string())
     }
 
-    /// What hyper says, in our words. `received` is how much of the body had come.
-    pub(super) fn of(error: &hyper::Error, received: u64) -> HttpError {
+    /// What hyper says of a body, in our words. `received` is how much of it had come.
+    pub(super) fn of_body(error: &hyper::Error, received: u64) -> HttpError {
+        if error.is_incomplete_message() || ended_early(error) {
+            HttpError::Short(received)
+        } else {
+            HttpError::of(error)
+        }
+    }
+
+    /// What hyper says, in our words.
+    pub(super) fn of(error: &hyper::Error) -> HttpError {
         let text = || {
             let cause = std::error::Error::source(error);
             cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
@@ -93,8 +106,6 @@ impl HttpError {
             HttpError::Headers
         } else if error.is_parse() || error.is_parse_status() {
             HttpError::NotHttp(text())
-        } else if received > 0 && (error.is_incomplete_message() || ended_early(error)) {
-            HttpError::Short(received)
         } else {
             HttpError::Broken(text())
         }

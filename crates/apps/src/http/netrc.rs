@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use data_encoding::BASE64;
 use hyper::header::HeaderValue;
+
+use super::basic;
 
 mod words;
 
@@ -92,6 +93,11 @@ impl Netrc {
         read(&mut words).map_err(|wrong| error(words.line(), wrong))
     }
 
+    /// The login of a machine that the file names.
+    pub fn machine_login(&self, host: &str) -> Option<&Login> {
+        self.machines.get(&host.to_ascii_lowercase())?.as_ref()
+    }
+
     /// The login for a host: that of its machine, else the default one.
     ///
     /// Of several entries for one machine the first counts, as for other programs.
@@ -125,14 +131,6 @@ impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Login").field("name", &self.name).finish_non_exhaustive()
     }
-}
-
-/// A login as HTTP sends it (RFC 7617), marked as sensitive.
-pub(super) fn basic(name: &[u8], password: &[u8]) -> HeaderValue {
-    let text = format!("Basic {}", BASE64.encode(&[name, b":", password].concat()));
-    let mut value = HeaderValue::from_str(&text).expect("base64 is plain text");
-    value.set_sensitive(true);
-    value
 }
 
 /// An entry while it is read.

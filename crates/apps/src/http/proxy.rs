@@ -6,7 +6,7 @@ use hyper::header::HeaderValue;
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-use super::netrc::basic;
+use super::basic;
 
 mod exempt;
 

@@ -74,6 +74,11 @@ impl Robots {
         rule.is_none_or(|rule| rule.access == Access::Allow)
     }
 
+    /// How many rules there are.
+    pub fn count(&self) -> usize {
+        self.rules.len()
+    }
+
     /// The pause between requests that the site asks for.
     pub fn crawl_delay(&self) -> Option<Duration> {
         self.crawl_delay

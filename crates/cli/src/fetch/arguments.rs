@@ -2,7 +2,6 @@
 
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -354,13 +353,7 @@ impl Arguments {
             None => None,
             Some(file) => Some(Jar::parse(&contents(file)?, &file.display().to_string())?),
         };
-        Ok(Manners {
-            user_agent: Some(user_agent),
-            headers,
-            netrc,
-            cookies,
-            homes: Mutex::default(),
-        })
+        Ok(Manners::new(user_agent, headers, netrc, cookies))
     }
 }
 

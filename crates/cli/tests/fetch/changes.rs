@@ -240,3 +240,32 @@ fn a_new_checksum_is_asked_of_an_old_file() {
     place.fetch(&[&server.url("/a.bin"), "--checksum", other]).exits(0);
     assert_eq!(std::fs::read(place.file("a.bin")).expect("there"), b"world");
 }
+
+#[test]
+fn a_server_in_trouble_does_not_cost_the_pieces_that_are_there() {
+    let (server, place) = (Files::start(), Place::new());
+    let size = 40 << 20;
+    server.put("/a.bin", version("v1", size));
+    server.on("/a.bin", Fault::Answer(paceline_mock::files::Answer::status(500)).after(6));
+    let arguments = [&server.url("/a.bin"), "--segments", "4", "--retries", "0"];
+    assert_eq!(place.fetch(&arguments).exits(1).class(), "status_500");
+    server.heal("/a.bin");
+    place.fetch(&arguments).exits(0);
+    is_version(&place, "v1", size);
+    let sent: u64 = server.log().iter().map(|entry| entry.sent_bytes).sum();
+    assert!(sent < size + (4 << 20), "{sent} bytes were sent for {size}");
+}
+
+#[test]
+fn servers_behind_one_name_that_call_a_version_differently_give_it_in_one_piece() {
+    let (server, place) = (Files::start(), Place::new());
+    let size = 24 << 20;
+    let named = |n: u64| File::named("v1", size).etag(&format!("\"{}\"", n % 2));
+    server.put("/a.bin", named(0));
+    for n in 1..20 {
+        server.then("/a.bin", After::Requests(1), named(n));
+    }
+    place.fetch(&[&server.url("/a.bin"), "--segments", "4"]).exits(0);
+    is_version(&place, "v1", size);
+    assert!(server.log().len() < 10, "{} requests", server.log().len());
+}

@@ -81,6 +81,37 @@ fn logins_come_from_netrc_and_cookies_from_a_file() {
 }
 
 #[test]
+fn the_default_login_of_netrc_goes_only_where_the_user_wanted_to_go() {
+    let (home, away, place) = (Files::start(), Files::start_on("127.0.0.2"), Place::new());
+    home.put("/a", Answer::redirect(302, away.url("/b")));
+    away.put("/b", File::of("b"));
+    let netrc = "default login me password hush\n";
+    std::fs::write(place.path().join(".netrc"), netrc).expect("written");
+    place.fetch(&[&home.url("/a"), "--netrc"]).exits(0);
+    assert_eq!(home.log()[0].header("authorization"), Some("Basic bWU6aHVzaA=="));
+    assert_eq!(away.log()[0].header("authorization"), None);
+}
+
+#[test]
+fn a_login_reaches_every_mirror_that_the_user_named_and_what_an_earlier_run_left() {
+    let (first, second, place) = (Files::start(), Files::start_on("127.0.0.2"), Place::new());
+    second.generate("/f/*", 100);
+    let urls = (0..8).map(|n| {
+        let path = format!("/f/{n}");
+        format!("{}\t{}", first.url(&path), second.url(&path))
+    });
+    let list = place.list(urls);
+    let arguments = ["-i", &list, "--header", "Authorization: Bearer s3cret"];
+    let first_run = [&arguments[..], &["--every", "200ms", "--deadline", "700ms"]].concat();
+    place.fetch(&first_run).exits(75);
+    place.fetch(&arguments).exits(0);
+    for entry in first.log().iter().chain(&second.log()) {
+        assert_eq!(entry.header("authorization"), Some("Bearer s3cret"), "{entry:?}");
+    }
+    assert_eq!((first.log().len(), second.log().len()), (8, 8));
+}
+
+#[test]
 fn codings_are_undone_only_when_asked() {
     let (server, place) = (Files::start(), Place::new());
     let mut coded = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -147,6 +178,19 @@ fn robots_are_followed_to_where_they_have_moved_and_each_request_is_charged_ther
     assert!(away.log().len() <= 12, "four at once may be on their way there: {:?}", away.log());
     let gap = paceline_mock::Limit::Gap(Span::millis(100));
     assert_eq!(home.violations(gap, Span::millis(5)), []);
+}
+
+#[test]
+fn a_file_left_on_its_way_to_the_rules_is_not_taken_for_them() {
+    let (home, away, place) = (Files::start(), Files::start_on("127.0.0.2"), Place::new());
+    home.put("/robots.txt", Answer::redirect(301, away.url("/rules")));
+    away.put("/rules", File::of("User-agent: *\nDisallow:\n"));
+    away.on("/rules", Fault::Hang);
+    home.put("/a", File::of("what was wanted"));
+    place.fetch(&[&home.url("/a"), "--robots", "--deadline", "500ms"]).exits(75);
+    away.heal("/rules");
+    place.fetch(&[&home.url("/a")]).exits(0);
+    assert_eq!(std::fs::read(place.file("a")).expect("there"), b"what was wanted");
 }
 
 #[test]

@@ -5,8 +5,8 @@ use brotli::{BrotliDecompressStream, BrotliResult, BrotliState};
 use flate2::{Decompress, FlushDecompress, Status};
 use zstd::stream::raw::{DParameter, Decoder, Operation};
 
-/// Windows of zstd take no more than 128 MiB; frames that want more are refused.
-const LARGEST_WINDOW_LOG: u32 = 27;
+/// Windows of zstd take no more than 8 MiB (RFC 9659); frames that want more are refused.
+const LARGEST_WINDOW_LOG: u32 = 23;
 
 /// The largest window of deflate, as a power of two.
 const DEFLATE_WINDOW_LOG: u8 = 15;

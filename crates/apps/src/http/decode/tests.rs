@@ -266,7 +266,7 @@ fn a_bomb_inside_a_bomb_is_refused_even_if_nothing_comes_out() {
 #[test]
 fn a_window_beyond_the_bound_is_refused() {
     let mut encoder = zstd::Encoder::new(Vec::new(), 1).expect("memory");
-    encoder.window_log(28).expect("a window of 256 MiB");
+    encoder.window_log(24).expect("a window of 16 MiB");
     encoder.write_all(b"x").expect("memory");
     encoder.flush().expect("memory");
     encoder.write_all(b"y").expect("memory");

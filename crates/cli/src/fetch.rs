@@ -59,32 +59,40 @@ async fn fetch(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
     let options = arguments.options(config)?;
     let directory = options.directory.clone();
     let sources = arguments.sources()?;
-    let reporter = Arc::new(Reporter::new(arguments.format, arguments.failed_out.as_deref())?);
-    let run = Run::start(options, reporter.clone()).await?;
+    let failed_out = arguments.failed_out.as_deref();
+    let reporter = Arc::new(Reporter::new(arguments.format, failed_out, &sources.lists)?);
+    let items = list::read(sources)?;
+    let stop = interrupted()?;
+    let run = Run::start(options, reporter.clone()).await.inspect_err(|_| reporter.abandon())?;
     if run.unfinished() > 0 {
         say(format_args!("going on with {} files of an earlier run", run.unfinished()));
     }
     let screen = Screen::start(arguments.shown(), &run, reporter.clone());
-    let summary = run.finish(list::read(sources)?, interrupted()).await;
+    let summary = run.finish(items, stop).await.inspect_err(|_| reporter.abandon());
     screen.end();
     let summary = summary.with_context(|| format!("fetching into `{}`", directory.display()))?;
     reporter.finish(&summary)?;
     Ok(exit(&summary))
 }
 
-/// Resolves at the first Ctrl-C; the second one ends the program at once.
-async fn interrupted() {
-    // One listener from the start, so that no signal falls between two.
-    let Ok(mut interrupts) = signal(SignalKind::interrupt()) else {
-        return std::future::pending().await;
-    };
-    interrupts.recv().await;
+/// Resolves at the first Ctrl-C; the second one ends the program at once, whatever it does.
+fn interrupted() -> anyhow::Result<impl Future<Output = ()>> {
+    let mut interrupts = signal(SignalKind::interrupt())?;
+    let (tell, told) = tokio::sync::oneshot::channel();
     let runtime = tokio::runtime::Handle::current();
-    std::thread::spawn(move || {
+    let thread = std::thread::Builder::new().name("paceline-signals".to_string());
+    thread.spawn(move || {
+        runtime.block_on(interrupts.recv());
+        say("finishing what runs; once more ends it at once");
+        let _ = tell.send(());
         runtime.block_on(interrupts.recv());
         std::process::exit(Exit::Interrupted as i32);
-    });
-    say("finishing what runs; once more ends it at once");
+    })?;
+    Ok(async {
+        if told.await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    })
 }
 
 fn exit(summary: &Summary) -> Exit {

@@ -62,6 +62,7 @@ impl Runner {
             lane: start.lane,
             kind: start.kind,
             number: start.before + 1,
+            crashes: start.crashes,
             payload,
             attempt: attempt.clone(),
         };

@@ -220,10 +220,10 @@ impl Receiving<'_, '_> {
         let (_, target) = split(&task.target);
         match (task.named, disposition) {
             (Named::New, _) => Wish::New(target.to_string()),
-            (Named::Replace, _) => Wish::Replace(target.to_string()),
+            (Named::Replace | Named::Renew, _) => Wish::Replace(target.to_string()),
             (Named::ByServer, disposition) => {
                 let name = disposition.unwrap_or(target);
-                Wish::Either(name.to_string(), name::distinct(name, url))
+                Wish::Either(name.to_string(), name::distinct(name, url.as_str()))
             }
         }
     }

@@ -32,12 +32,12 @@ impl From<HttpError> for Came {
 
 impl From<SaveError> for Came {
     fn from(error: SaveError) -> Came {
-        let class = match &error {
-            SaveError::Exists(_) => "exists",
-            SaveError::Disk(_) | SaveError::Archive(_) => "disk",
-            SaveError::Ending => return Came::Failed(Failure::transient("ending")),
-        };
-        permanent(class, &error.to_string())
+        match error {
+            SaveError::Disk(error) => error.into(),
+            SaveError::Exists(_) => permanent("exists", &error.to_string()),
+            SaveError::Archive(_) => permanent("disk", &error.to_string()),
+            SaveError::Ending => Came::Failed(Failure::transient("ending")),
+        }
     }
 }
 

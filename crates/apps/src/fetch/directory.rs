@@ -104,7 +104,7 @@ impl Directory {
                 walked => walked?,
             },
         };
-        match existing(&folder, name) {
+        match readable(&folder, name) {
             Ok(Some(file)) if file.metadata()?.is_file() => Ok(Some(file)),
             Ok(_) => Ok(None),
             Err(error) if error.kind() == io::ErrorKind::IsADirectory => Ok(None),
@@ -148,9 +148,19 @@ pub(super) fn create_private(folder: &Folder, name: &str) -> io::Result<File> {
     Ok(rustix::fs::openat(&**folder, name, flags, Mode::from_raw_mode(0o600))?.into())
 }
 
-/// Opens a file that is there.
+/// Opens a file of ours that is there, for reading and writing.
 pub(super) fn existing(folder: &Folder, name: &str) -> io::Result<Option<File>> {
-    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    open_existing(folder, name, OFlags::RDWR)
+}
+
+/// Opens a file that is there, whosever it is, for reading.
+pub(super) fn readable(folder: &Folder, name: &str) -> io::Result<Option<File>> {
+    // A pipe must not hold us up until somebody writes to it.
+    open_existing(folder, name, OFlags::RDONLY | OFlags::NONBLOCK)
+}
+
+fn open_existing(folder: &Folder, name: &str, access: OFlags) -> io::Result<Option<File>> {
+    let flags = access | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match rustix::fs::openat(&**folder, name, flags, Mode::empty()) {
         Ok(file) => Ok(Some(file.into())),
         Err(Errno::NOENT) => Ok(None),

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Empty;
 use hyper::header::LOCATION;
 use hyper::{Request, StatusCode};
-use paceline::{Announced, Call, Failed, Failure, JobId, Paceline, Work, Worker};
+use paceline::{Announced, Call, Failed, Failure, OnCrash, Paceline, Work, Worker};
 use url::Url;
 
 use super::answer::{Refusal, is_empty, refusal};
@@ -66,8 +66,6 @@ const MOST_NAMES: usize = 100_000;
 /// What an earlier run may have left: knowing that there is nothing saves a look per file.
 #[derive(Debug, Default)]
 pub(super) struct LeftOver {
-    /// The last job of an earlier run, once that is known.
-    pub(super) last_job: OnceLock<JobId>,
     /// Whether any half file may be there to be resumed.
     pub(super) half_files: AtomicBool,
     /// Names that servers gave to files in this run: they say nothing about an earlier one.
@@ -121,6 +119,11 @@ impl Worker for Getter {
 
     fn sends_itself(&self) -> bool {
         true
+    }
+
+    /// Every run that is stopped during a long download looks like that.
+    fn on_crash(&self) -> OnCrash {
+        OnCrash::RepeatAlways
     }
 }
 
@@ -243,12 +246,18 @@ impl<'a> Attempt<'a> {
     /// A file that stands under its name is complete: the program was killed between naming it
     /// and saying so.
     pub(super) async fn there(&self) -> io::Result<Option<Saved>> {
-        let (task, left_over) = (self.task, &self.get.left_over);
-        let earlier = left_over.last_job.get().is_none_or(|last| self.call.id().job <= *last);
-        if task.named != Named::New || !earlier || left_over.has_named(&task.target) {
+        let (task, directory) = (self.task, &self.get.directory);
+        let died = self.call.crashes() > 0 && task.named == Named::New;
+        if !died || self.get.left_over.has_named(&task.target) {
             return Ok(None);
         }
-        let Some(file) = self.get.directory.plain_file(&task.target)? else { return Ok(None) };
+        let (folder, _) = split(&task.target);
+        let half = format!("{folder}/{}", Part::name(&task.part));
+        if directory.length(half.trim_start_matches('/'))?.is_some() {
+            // Named, it would not be there any more.
+            return Ok(None);
+        }
+        let Some(file) = directory.plain_file(&task.target)? else { return Ok(None) };
         let bytes = file.metadata()?.len();
         if let Some(checksum) = &task.checksum
             && !comes_to(file, checksum).await?

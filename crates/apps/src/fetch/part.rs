@@ -109,6 +109,12 @@ impl Complete {
         Part::name(&self.id)
     }
 
+    /// Nothing of it is of use: a disk that failed once may say later that all is well.
+    pub(super) fn discard(&self) {
+        self.forget_note();
+        remove(&self.folder, &self.temporary());
+    }
+
     /// Nothing is to be resumed any more.
     pub(super) fn forget_note(&self) {
         if self.noted {

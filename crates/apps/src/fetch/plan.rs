@@ -4,7 +4,7 @@ use paceline::{CallOutcome, Job, JobView, Span};
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
-use super::directory::{Directory, OWN_FOLDER};
+use super::directory::Directory;
 use super::item::Item;
 use super::name::{self, Taken, Wanted};
 use super::options::{Existing, Fetched, Naming, Options};
@@ -82,7 +82,29 @@ impl Planner {
 
     /// A name that is in use by unfinished work.
     pub(super) fn taken(&mut self, target: &str) {
+        let parts: Vec<String> = target.split('/').map(str::to_string).collect();
+        self.wanted.among_folders(&parts);
         self.wanted.take(target);
+    }
+
+    /// Keys of other entries that mean the same as a task: one that names its target, as lists of
+    /// failures do, and one that does not, if it would come to the same.
+    pub(super) fn other_keys(&self, task: &Task) -> Vec<Key> {
+        let urls: Vec<Url> = task.urls.iter().filter_map(|url| Url::parse(url).ok()).collect();
+        let item = Item { urls, out: None, dir: None, checksum: None };
+        let mut keys = vec![key_with_target(&item, &task.target)];
+        if item.urls.first().is_some_and(|url| self.named_by(url).join("/") == task.target) {
+            keys.push(key(&item));
+        }
+        keys
+    }
+
+    /// The parts of the path that an address alone gives.
+    fn named_by(&self, url: &Url) -> Vec<String> {
+        match self.naming {
+            Naming::Tree => name::tree(url),
+            Naming::Flat | Naming::ByServer => vec![name::from_url(url)],
+        }
     }
 
     /// What becomes of an item, given what is known about it.
@@ -93,18 +115,23 @@ impl Planner {
         known: Known,
         directory: &Directory,
     ) -> Plan {
-        let saved = match known {
+        let known = match known {
             Known::Nothing => return self.fresh(item, key, directory),
             Known::Right(saved) if self.fetched == Fetched::Keep => {
-                self.wanted.take(&saved.file);
+                self.taken(&saved.file);
                 return Plan::There(saved);
             }
-            Known::Right(saved) | Known::Wrong(saved) => saved,
+            Known::Right(saved) => {
+                let Saved { etag, last_modified, .. } = &saved;
+                let (etag, last_modified) = (etag.clone(), last_modified.clone());
+                (saved, Some(Version { etag, last_modified }))
+            }
+            // That one is not asked whether it has changed: another one is wanted.
+            Known::Wrong(saved) => (saved, None),
         };
-        self.wanted.take(&saved.file);
-        let have = Version { etag: saved.etag, last_modified: saved.last_modified };
-        let have = (self.fetched == Fetched::Refresh).then_some(have);
-        let (target, named, secrets) = (saved.file, Named::Replace, self.secrets);
+        let (saved, have) = known;
+        self.taken(&saved.file);
+        let (target, named, secrets) = (saved.file, Named::Renew, self.secrets);
         Plan::Fetch(Box::new(Task { target, named, have, secrets, ..task(item, key) }))
     }
 
@@ -138,18 +165,16 @@ impl Planner {
             (Some(out), _) => {
                 parts.extend(name::relative(out).map_err(|error| error.to_string())?);
             }
-            (None, Naming::Tree) => parts.extend(name::tree(url)),
-            (None, Naming::Flat | Naming::ByServer) => parts.push(name::from_url(url)),
+            (None, _) => parts.extend(self.named_by(url)),
         }
-        if parts.first().is_some_and(|part| part == OWN_FOLDER) {
-            return Err(format!("`{OWN_FOLDER}` is where this program keeps its own files"));
-        }
+        let mut parts = self.wanted.among_folders(&parts);
         let path = parts.join("/");
         if self.wanted.take(&path) == Taken::First {
             return Ok(path);
         }
         let last = parts.pop().expect("there is a name");
-        parts.push(name::distinct(&last, url));
+        let urls: Vec<&str> = item.urls.iter().map(Url::as_str).collect();
+        parts.push(name::distinct(&last, &urls.join("\n")));
         let path = parts.join("/");
         self.wanted.take(&path);
         Ok(path)

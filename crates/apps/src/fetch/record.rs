@@ -26,7 +26,8 @@ pub(super) struct Recorded {
     /// The address that led here, if there was a redirect.
     via: Option<String>,
     sent: Sent,
-    address: IpAddr,
+    /// Who answered, where no proxy hides it.
+    address: Option<IpAddr>,
     status: StatusCode,
     headers: HeaderMap,
     /// The body of an answer that is no file.
@@ -50,7 +51,7 @@ impl Attempt<'_> {
             url: self.url.clone(),
             via: via.map(|url| shown(&url)),
             sent,
-            address: exchange.peer().ip(),
+            address: exchange.peer().map(|peer| peer.ip()),
             status: exchange.status,
             headers: exchange.headers.clone(),
             body: Vec::new(),
@@ -103,7 +104,7 @@ impl Archive {
         let exchange = warc::Exchange {
             url: &recorded.url,
             at,
-            address: Some(recorded.address),
+            address: recorded.address,
             request_head: &recorded.sent.head,
             status: recorded.status.as_u16(),
             reason: recorded.status.canonical_reason().unwrap_or_default(),

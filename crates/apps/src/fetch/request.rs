@@ -7,8 +7,9 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use http_body_util::Empty;
 use hyper::header::{
-    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue,
-    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, PROXY_AUTHORIZATION, RANGE, USER_AGENT,
+    ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, AUTHORIZATION, COOKIE, HOST, HeaderMap, HeaderName,
+    HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, PROXY_AUTHORIZATION, RANGE, REFERER,
+    USER_AGENT,
 };
 use hyper::{Method, Request, Uri};
 use url::Url;
@@ -52,6 +53,9 @@ pub enum Coding {
     Decode,
 }
 
+/// Headers whose values are nobody's secret; of others one cannot know.
+const PLAIN: [HeaderName; 4] = [ACCEPT, ACCEPT_LANGUAGE, REFERER, USER_AGENT];
+
 /// Headers that go only to the server they were meant for.
 const SECRET: [HeaderName; 3] = [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION];
 
@@ -59,10 +63,13 @@ impl Manners {
     /// Requests say who asks and what the user wants said; logins and cookies go where they belong.
     pub fn new(
         user_agent: HeaderValue,
-        headers: Vec<(HeaderName, HeaderValue)>,
+        mut headers: Vec<(HeaderName, HeaderValue)>,
         netrc: Option<Netrc>,
         cookies: Option<Jar>,
     ) -> Manners {
+        for (name, value) in &mut headers {
+            value.set_sensitive(!PLAIN.contains(name));
+        }
         let secrets = headers.iter().filter(|(name, _)| SECRET.contains(name));
         let mut text = Vec::new();
         for (name, value) in secrets {
@@ -217,10 +224,10 @@ fn insert(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     }
 }
 
-/// The request as it goes over the wire, for the archive.
+/// The request as it goes over the wire, for the archive: without what may be a secret.
 pub(super) fn head(request: &Request<Empty<Bytes>>) -> Vec<u8> {
     let mut head = format!("GET {} HTTP/1.1\r\n", request.uri()).into_bytes();
-    for (name, value) in request.headers() {
+    for (name, value) in request.headers().iter().filter(|(_, value)| !value.is_sensitive()) {
         head.extend_from_slice(name.as_str().as_bytes());
         head.extend_from_slice(b": ");
         head.extend_from_slice(value.as_bytes());

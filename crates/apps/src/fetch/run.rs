@@ -75,6 +75,8 @@ pub struct Run {
     summary: Summary,
     open: BTreeMap<JobId, (Key, Task)>,
     keys: BTreeSet<Key>,
+    /// By which other entries of a list the work of an earlier run goes.
+    other_keys: BTreeMap<JobId, Vec<Key>>,
     following: FuturesUnordered<Pin<Box<dyn Future<Output = Told> + Send>>>,
     get: Arc<Get>,
     thread: std::thread::JoinHandle<Option<Archive>>,
@@ -120,14 +122,13 @@ impl Run {
             summary: Summary::default(),
             open: BTreeMap::new(),
             keys: BTreeSet::new(),
+            other_keys: BTreeMap::new(),
             following: FuturesUnordered::new(),
             get,
             thread,
         };
         run.take_up().await?;
         run.progress.add_listed(run.open.len() as u64);
-        let last = run.open.keys().last().copied().unwrap_or_default();
-        let _ = run.get.left_over.last_job.set(last);
         Ok(run)
     }
 
@@ -161,6 +162,9 @@ impl Run {
                     if let (Some(task), Some(key), false) = (task, key, self.open.contains_key(&id))
                         && let Some(following) = self.pace.follow(id).await?
                     {
+                        let others = self.planner.other_keys(&task);
+                        self.keys.extend(&others);
+                        self.other_keys.insert(id, others);
                         self.follow(following, key, task);
                     }
                 }
@@ -283,7 +287,12 @@ impl Run {
             // Asking again was in vain: the file that was there before is there still.
             let payload = self.pace.payload(view.stored.record.id).await?;
             let task = payload.and_then(|bytes| serde_json::from_slice::<Task>(&bytes).ok());
-            task.and_then(|task| task.saved(&self.directory))
+            let standing = task.as_ref().and_then(|task| task.saved(&self.directory));
+            match (task, standing) {
+                // Because it was not what the list wanted.
+                (Some(Task { have: None, .. }), Some(saved)) => return Ok(Known::Wrong(saved)),
+                (_, standing) => standing,
+            }
         };
         let Some(saved) = saved else { return Ok(Known::Nothing) };
         if self.directory.length(&saved.file).unwrap_or(None) != Some(saved.bytes) {
@@ -349,6 +358,9 @@ impl Run {
     fn told(&mut self, id: JobId, report: &Report) {
         let Some((key, task)) = self.open.remove(&id) else { return };
         self.keys.remove(&key);
+        for key in self.other_keys.remove(&id).unwrap_or_default() {
+            self.keys.remove(&key);
+        }
         let url = task.urls.first().and_then(|url| url::Url::parse(url).ok());
         let url = url.map(|url| shown(&url)).unwrap_or_default();
         let event = match settled(report) {

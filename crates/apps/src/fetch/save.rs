@@ -13,10 +13,11 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::Instant;
 
-use super::directory::{Folder, Over, existing, remove, rename};
+use super::directory::{Folder, Over, readable, remove, rename};
 use super::part::{Complete, Part};
 use super::progress::Progress;
 use super::record::{Archive, Recorded};
+use super::warc::WarcError;
 
 /// Files that wait for the disk at most; a download beyond that waits before it lets go of its
 /// slot.
@@ -53,6 +54,14 @@ pub(super) enum SaveError {
     Archive(String),
     #[error("the program is ending")]
     Ending,
+}
+
+impl SaveError {
+    fn archive(error: &WarcError) -> SaveError {
+        let cause = std::error::Error::source(error);
+        let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
+        SaveError::Archive(format!("{error}{cause}"))
+    }
 }
 
 /// What the thread is told.
@@ -190,7 +199,12 @@ fn save(mut group: Vec<Order>, archive: Option<&mut Archive>) {
     let mut seen = BTreeSet::new();
     for order in group {
         let result = match (&synced, order.file) {
-            (Err(error), _) => Err(SaveError::Disk(copied(error))),
+            (Err(error), file) => {
+                if let Some(filed) = file {
+                    filed.complete.discard();
+                }
+                Err(SaveError::Disk(copied(error)))
+            }
             (Ok(()), None) => Ok(String::new()),
             (Ok(()), Some(filed)) => {
                 if seen.insert(filed.complete.folder.as_raw_fd()) {
@@ -218,7 +232,7 @@ fn written(group: Vec<Order>) -> Vec<Order> {
     for mut order in group {
         match order.file.as_mut().map(|filed| filed.complete.file()) {
             None | Some(Ok(_)) => kept.push(order),
-            Some(Err(error)) => drop(order.done.send(Err(SaveError::Disk(error)))),
+            Some(Err(error)) => order.refuse(SaveError::Disk(error)),
         }
     }
     kept
@@ -237,17 +251,27 @@ fn archived(group: Vec<Order>, archive: &mut Archive) -> Vec<Order> {
         };
         match written {
             Ok(()) => kept.push(order),
-            Err(error) => drop(order.done.send(Err(SaveError::Archive(error.to_string())))),
+            Err(error) => order.refuse(SaveError::archive(&error)),
         }
     }
     match archive.sync() {
         Ok(()) => kept,
         Err(error) => {
             for order in kept {
-                let _ = order.done.send(Err(SaveError::Archive(error.to_string())));
+                order.refuse(SaveError::archive(&error));
             }
             Vec::new()
         }
+    }
+}
+
+impl Order {
+    fn refuse(self, error: SaveError) {
+        if let Some(filed) = self.file {
+            filed.complete.discard();
+        }
+        // Whoever asked may have been stopped meanwhile.
+        let _ = self.done.send(Err(error));
     }
 }
 
@@ -289,8 +313,7 @@ impl Filed {
             Wish::New(name) | Wish::Either(name, _) if self.claim(&name)? => name,
             Wish::Either(_, other) if self.claim(&other)? => other,
             Wish::New(name) | Wish::Either(_, name) => {
-                remove(&self.complete.folder, &self.complete.temporary());
-                self.complete.forget_note();
+                self.complete.discard();
                 return Err(SaveError::Exists(name));
             }
         };
@@ -305,10 +328,12 @@ impl Filed {
         if rename(&folder, &temporary, name, Over::Nothing)? {
             return Ok(true);
         }
-        let same = match existing(&folder, name) {
-            Ok(Some(found)) => same_bytes(self.complete.file()?, &found)?,
+        let same = match readable(&folder, name) {
+            Ok(Some(found)) if found.metadata()?.is_file() => {
+                same_bytes(self.complete.file()?, &found)?
+            }
             // A folder, a link, or not ours to read.
-            Ok(None) | Err(_) => false,
+            Ok(_) | Err(_) => false,
         };
         if same {
             remove(&folder, &temporary);

@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use hyper::StatusCode;
-use paceline::{Call, CallOutcome, Failed, Failure, Job, Outcome, Priority, Report, Work, Worker};
+use paceline::{
+    Call, CallOutcome, Failed, Failure, Job, OnCrash, Outcome, Priority, Report, Work, Worker,
+};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use url::Url;
@@ -259,6 +261,10 @@ impl Worker for SegmentGetter {
 
     fn sends_itself(&self) -> bool {
         true
+    }
+
+    fn on_crash(&self) -> OnCrash {
+        OnCrash::RepeatAlways
     }
 }
 

@@ -66,6 +66,8 @@ pub(super) enum Named {
     New,
     /// What has that name is replaced.
     Replace,
+    /// What has that name came from here, and is replaced.
+    Renew,
     /// It may be called as the server says.
     ByServer,
 }
@@ -208,9 +210,13 @@ impl Task {
         Task { via: vec![first.to_string()], seen: Vec::new(), unsplit: true, ..self.clone() }
     }
 
-    /// What an earlier run had saved, if this task was to ask for a newer version of it.
+    /// What an earlier run had saved, if this task was to replace it.
     pub(super) fn saved(&self, directory: &Directory) -> Option<Saved> {
-        let Version { etag, last_modified } = self.have.clone()?;
+        let Version { etag, last_modified } = match (&self.have, self.named) {
+            (Some(have), _) => have.clone(),
+            (None, Named::Renew) => Version::default(),
+            (None, _) => return None,
+        };
         let bytes = directory.length(&self.target).ok().flatten()?;
         let url = Url::parse(self.urls.first()?).ok()?;
         let standing = Saved::standing(&url, &self.target, bytes, None);

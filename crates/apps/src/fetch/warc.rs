@@ -12,6 +12,7 @@ use hyper::HeaderMap;
 use jiff::Timestamp;
 use url::Url;
 
+mod files;
 mod head;
 mod index;
 mod line;

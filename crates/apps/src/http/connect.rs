@@ -43,8 +43,8 @@ pub(super) enum Protocol {
 pub(super) struct Connected {
     pub(super) stream: Stream,
     pub(super) protocol: Protocol,
-    /// The server's address, or the proxy's.
-    pub(super) peer: SocketAddr,
+    /// The server's address, where no proxy hides it.
+    pub(super) peer: Option<SocketAddr>,
 }
 
 /// TLS as the system trusts it, set up when it is first needed: reading the roots takes time.
@@ -77,7 +77,7 @@ impl Tls {
         &self,
         stream: Stream,
         origin: &Origin,
-        peer: SocketAddr,
+        peer: Option<SocketAddr>,
     ) -> Result<Connected, HttpError> {
         let name = ServerName::try_from(origin.bare_host().to_string())
             .map_err(|error| HttpError::Tls(error.to_string()))?;
@@ -110,7 +110,7 @@ pub(super) async fn connect(
         None => dial(origin.bare_host(), origin.port).await?,
         Some(proxy) => dial(proxy.host(), proxy.port()).await?,
     };
-    let peer = stream.peer_addr().map_err(HttpError::Connect)?;
+    let peer = stream.peer_addr().ok().filter(|_| proxy.is_none());
     match (origin.scheme, proxy) {
         (Scheme::Http, _) => {
             Ok(Connected { stream: Box::new(stream), protocol: Protocol::Http1, peer })

@@ -44,8 +44,8 @@ pub struct Connection {
     sender: Sender,
     /// When it was made, until a request goes over it.
     unused_since: Option<Instant>,
-    /// The server's address, or the proxy's.
-    pub peer: SocketAddr,
+    /// The server's address, where no proxy hides it.
+    pub peer: Option<SocketAddr>,
 }
 
 enum Sender {
@@ -211,8 +211,8 @@ impl Exchange {
         self.body.size_hint().exact()
     }
 
-    /// The address that answered.
-    pub fn peer(&self) -> SocketAddr {
+    /// The address that answered, where no proxy hides it.
+    pub fn peer(&self) -> Option<SocketAddr> {
         self.connection.peer
     }
 

@@ -69,7 +69,7 @@ pub struct Arguments {
     #[arg(long, conflicts_with = "content_disposition", help_heading = "Files")]
     tree: bool,
     /// Call files what the server calls them
-    #[arg(long, help_heading = "Files")]
+    #[arg(long, conflicts_with = "overwrite", help_heading = "Files")]
     content_disposition: bool,
     /// Replace files that are there and were not fetched from here
     #[arg(long, help_heading = "Files")]

@@ -30,8 +30,17 @@ pub(super) struct Reporter {
 struct Heard {
     counts: Counts,
     classes: BTreeMap<String, Class>,
-    failed_out: Option<(PathBuf, BufWriter<NamedTempFile>)>,
-    /// The first trouble with an output; the run goes on without it.
+    failed_out: Option<FailedOut>,
+    /// The first trouble with stdout; the run goes on without it.
+    trouble: Option<io::Error>,
+}
+
+/// The file of what did not come, on its way.
+struct FailedOut {
+    path: PathBuf,
+    file: BufWriter<NamedTempFile>,
+    /// It has the name of a list that is read.
+    is_list: bool,
     trouble: Option<io::Error>,
 }
 
@@ -60,17 +69,12 @@ struct Class {
 }
 
 impl Reporter {
-    pub(super) fn new(format: Output, failed_out: Option<&Path>) -> anyhow::Result<Reporter> {
-        let failed_out = match failed_out {
-            None => None,
-            Some(path) => {
-                // Beside it, and named at the end: the list that is read may be the same file.
-                let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-                let file = NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))
-                    .with_context(|| format!("cannot write `{}`", path.display()))?;
-                Some((path.to_path_buf(), BufWriter::new(file)))
-            }
-        };
+    pub(super) fn new(
+        format: Output,
+        failed_out: Option<&Path>,
+        lists: &[PathBuf],
+    ) -> anyhow::Result<Reporter> {
+        let failed_out = failed_out.map(|path| FailedOut::new(path, lists)).transpose()?;
         let heard = Mutex::new(Heard { failed_out, ..Heard::default() });
         Ok(Reporter { format, heard })
     }
@@ -83,14 +87,21 @@ impl Reporter {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Leaves no file behind when there was no run.
+    pub(super) fn abandon(&self) {
+        self.lock().failed_out.take();
+    }
+
     /// Says what the run came to.
     pub(super) fn finish(&self, summary: &Summary) -> anyhow::Result<()> {
+        let failed_out = self.lock().failed_out.take();
+        let aside = failed_out.map(|file| file.finish(summary)).transpose()?.flatten();
         if self.format == Output::Jsonl {
             print(&json!({
                 "event": "summary", "fetched": summary.fetched, "there": summary.skipped,
                 "unchanged": summary.unchanged, "failed": summary.failed,
                 "deferred": summary.deferred, "parked": summary.parked,
-                "mistakes": summary.mistakes, "bytes": summary.bytes,
+                "mistakes": summary.mistakes, "unread": summary.unread, "bytes": summary.bytes,
                 "requests": summary.requests, "seconds": summary.took.as_secs_f64(),
                 "peak_memory": peak_memory(),
                 "end": match summary.end {
@@ -101,13 +112,8 @@ impl Reporter {
             }))?;
         }
         let mut heard = self.lock();
-        if let Some((path, file)) = heard.failed_out.take() {
-            let written = file.into_inner().map_err(io::IntoInnerError::into_error);
-            let named = written.and_then(|file| Ok(file.persist(&path)?));
-            named.with_context(|| format!("cannot write `{}`", path.display()))?;
-        }
         if let Some(trouble) = heard.trouble.take() {
-            return Err(trouble).context("cannot write what failed");
+            return Err(trouble).context("cannot write to stdout");
         }
         say(told(summary));
         for (name, class) in &heard.classes {
@@ -123,7 +129,52 @@ impl Reporter {
         if let Some(hint) = hint(summary) {
             say(hint);
         }
+        if let Some((list, aside)) = aside {
+            say(format_args!(
+                "`{}` has more than was fetched or failed, and stays: what did not come is in `{}`",
+                list.display(),
+                aside.display()
+            ));
+        }
         Ok(())
+    }
+}
+
+impl FailedOut {
+    fn new(path: &Path, lists: &[PathBuf]) -> anyhow::Result<FailedOut> {
+        let refused = || format!("cannot write `{}`", path.display());
+        // Beside it, and named at the end: the list that is read may be the same file.
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let file = NamedTempFile::new_in(folder.unwrap_or(Path::new("."))).with_context(refused)?;
+        let whole = |path: &Path| path.canonicalize().ok();
+        let is_list = lists.iter().any(|list| whole(list).is_some() && whole(list) == whole(path));
+        let (path, file) = (path.to_path_buf(), BufWriter::new(file));
+        Ok(FailedOut { path, file, is_list, trouble: None })
+    }
+
+    /// Gives it its name. A list that has lines which nobody has read, or could read, is not
+    /// replaced: then says where the list is, and where this went.
+    fn finish(self, summary: &Summary) -> anyhow::Result<Option<(PathBuf, PathBuf)>> {
+        let keeps = self.is_list && (summary.unread || summary.mistakes > 0);
+        let mut place = self.path.clone();
+        if keeps {
+            let mut name = place.file_name().unwrap_or_default().to_os_string();
+            name.push(".failed");
+            place.set_file_name(name);
+        }
+        let written = match self.trouble {
+            Some(trouble) => Err(trouble),
+            None => self.file.into_inner().map_err(io::IntoInnerError::into_error),
+        };
+        let named = written.and_then(|file| Ok(file.persist(&place)?));
+        named.with_context(|| format!("cannot write `{}`", place.display()))?;
+        Ok(keeps.then_some((self.path, place)))
+    }
+
+    fn keep(&mut self, failed: &Failed) {
+        if self.trouble.is_none() {
+            self.trouble = write(&mut self.file, failed).err();
+        }
     }
 }
 
@@ -170,10 +221,8 @@ impl Heard {
                 class.examples.push((failed.shown(), failed.message.clone()));
             }
         }
-        if let Some((_, file)) = &mut self.failed_out
-            && let Err(error) = write(file, failed)
-        {
-            self.trouble.get_or_insert(error);
+        if let Some(failed_out) = &mut self.failed_out {
+            failed_out.keep(failed);
         }
     }
 }
@@ -254,6 +303,9 @@ fn told(summary: &Summary) -> String {
         .filter(|(count, _)| *count > 0)
         .map(|(count, what)| format!("{count} {what}"))
         .collect();
+    if summary.unread {
+        parts.push("the end of the list not read".to_string());
+    }
     if parts.is_empty() {
         parts.push("nothing to fetch".to_string());
     }
@@ -269,7 +321,7 @@ fn told(summary: &Summary) -> String {
 fn hint(summary: &Summary) -> Option<&'static str> {
     if summary.end == End::Interrupted {
         Some("the same command goes on from here")
-    } else if summary.deferred + summary.parked > 0 {
+    } else if summary.deferred + summary.parked > 0 || summary.unread {
         Some("the same command, later, fetches what was put off")
     } else {
         None

@@ -1,5 +1,6 @@
 //! Archives of what was fetched, as the tools of archives read them.
 
+use std::io::Read as _;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -87,4 +88,17 @@ fn an_archive_goes_on_after_a_kill() {
         assert!(index.contains(&url), "{url} is not in the archive");
     }
     is_sound(&place, index.lines().count());
+}
+
+#[test]
+fn an_archive_has_no_headers_that_may_be_secrets() {
+    let (server, place) = (Files::start(), Place::new());
+    server.put("/a", File::of("a"));
+    let headers = ["--header", "X-Api-Key: s3cret", "--header", "Accept-Language: bg"];
+    place.fetch(&[&[&server.url("/a"), "--warc", "web"], &headers[..]].concat()).exits(0);
+    assert_eq!(server.log()[0].header("x-api-key"), Some("s3cret"));
+    let packed = std::fs::read(place.file("web-00001.warc.gz")).expect("an archive");
+    let mut text = String::new();
+    flate2::read::MultiGzDecoder::new(&*packed).read_to_string(&mut text).expect("text");
+    assert!(text.contains("accept-language: bg") && !text.contains("s3cret"), "{text}");
 }

@@ -269,3 +269,20 @@ fn servers_behind_one_name_that_call_a_version_differently_give_it_in_one_piece(
     is_version(&place, "v1", size);
     assert!(server.log().len() < 10, "{} requests", server.log().len());
 }
+
+#[test]
+fn a_file_that_is_not_what_the_list_wants_is_not_asked_whether_it_has_changed() {
+    let (server, place) = (Files::start(), Place::new());
+    server.put("/a", File::of("hello!").etag("\"1\""));
+    place.fetch(&[&server.url("/a")]).exits(0);
+    let hello = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
+    let list = place.list([format!("{}\n checksum=sha-256={hello}", server.url("/a"))]);
+    for _ in 0..2 {
+        let ended = place.fetch(&["-i", &list, "--refresh"]).exits(1);
+        assert_eq!(ended.class(), "checksum");
+    }
+    // Once the server has it, it comes, though asking was in vain before.
+    server.put("/a", File::of("hello").etag("\"2\""));
+    place.fetch(&["-i", &list]).exits(0);
+    assert_eq!(std::fs::read(place.file("a")).expect("there"), b"hello");
+}

@@ -214,12 +214,62 @@ fn a_list_may_be_the_file_of_its_own_failures() {
 }
 
 #[test]
-fn a_folder_is_not_taken_for_a_file() {
+fn a_list_with_lines_that_nobody_read_is_not_replaced_by_its_failures() {
+    let (server, place) = (server(), Place::new());
+    let list = place.list([server.url("/a"), "no address".to_string(), server.url("/nowhere")]);
+    let before = std::fs::read_to_string(&list).expect("there");
+    let ended = place.fetch(&["-i", &list, "--failed-out", &list]).exits(1);
+    assert_eq!(std::fs::read_to_string(&list).expect("there"), before);
+    let failed = std::fs::read_to_string(format!("{list}.failed")).expect("there");
+    assert!(failed.contains("/nowhere") && ended.stderr.contains("list.txt.failed"), "{failed}");
+}
+
+#[test]
+fn what_was_put_off_is_the_same_work_by_its_list_and_by_its_failures() {
+    let (server, place) = (server(), Place::new());
+    let list = place.list([server.url("/a"), server.url("/b"), server.url("/c/a")]);
+    let slowly = ["-i", &list, "--every", "10s", "--deadline", "500ms", "--failed-out", "failed"];
+    place.fetch(&slowly).exits(75);
+    place.fetch(&["-i", "failed"]).exits(0);
+    assert_eq!((place.names().len(), server.log().len()), (3, 3), "{:?}", place.names());
+    place.fetch(&["-i", &list]).exits(0);
+    assert_eq!((place.names().len(), server.log().len()), (3, 3), "{:?}", place.names());
+}
+
+#[test]
+fn a_file_that_came_meanwhile_is_not_taken_for_the_one_that_was_put_off() {
+    let (server, place) = (server(), Place::new());
+    let list = place.list([server.url("/b"), server.url("/a")]);
+    place.fetch(&["-i", &list, "--every", "10s", "--deadline", "500ms"]).exits(75);
+    assert_eq!(place.names(), ["b"]);
+    std::fs::write(place.file("a"), "half of it").expect("written");
+    let ended = place.fetch(&["-i", &list]).exits(1);
+    assert_eq!(ended.class(), "exists");
+    assert_eq!(read(&place, "a"), "half of it");
+}
+
+#[test]
+fn a_list_that_is_not_there_is_noticed_before_anything_is_done() {
+    let place = Place::new();
+    place.fetch(&["-i", "no-such-list", "--failed-out", "failed"]).exits(2);
+    assert!(!place.file(".paceline").exists());
+    let left = std::fs::read_dir(place.path()).expect("there").map(|entry| entry.expect("one"));
+    let left: Vec<_> = left.map(|entry| entry.file_name()).collect();
+    assert!(left.iter().all(|name| name == "files"), "{left:?}");
+}
+
+#[test]
+fn a_file_may_be_called_as_a_folder_is() {
     let (server, place) = (server(), Place::new());
     server.put("/c", File::of("a file where others have a folder"));
-    let list = place.list([server.url("/c/a"), server.url("/c")]);
-    let ended = place.fetch(&["-i", &list, "--tree", "--every", "200ms"]).exits(1);
-    assert_eq!(ended.summary("fetched"), 1);
+    server.put("/d", File::of("another one"));
+    let paths = ["/c/a", "/c", "/d", "/d/a", "/d"];
+    let list = place.list(paths.map(|path| server.url(path)));
+    place.fetch(&["-i", &list, "--tree"]).exits(0);
+    let names = place.names();
+    assert_eq!(names.len(), 4, "{names:?}");
+    place.fetch(&["-i", &list, "--tree"]).exits(0);
+    assert_eq!((place.names(), server.log().len()), (names, 4));
 }
 
 #[test]

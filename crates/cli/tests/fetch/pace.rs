@@ -128,6 +128,9 @@ fn r1_transient_failures_are_tried_again_and_final_ones_are_not() {
     server.on("/f/3", Fault::Answer(Answer::status(404)));
     server.on("/f/4", Fault::Answer(Answer::status(502)));
     let list = place.list(generated(&server, "f", 5));
+    // Which of them fail one after the other is left to chance: the host is not to rest for that.
+    let lane = "[lanes.\"host:*\"]\nfail_after = 50\n";
+    std::fs::write(place.path().join("paceline.toml"), lane).expect("written");
     let ended = place.fetch(&["-i", &list, "--retries", "2"]).exits(1);
     let counts: Vec<usize> = (0..5).map(|n| server.requests(&format!("/f/{n}"))).collect();
     assert_eq!(counts, [3, 2, 1, 1, 3]);

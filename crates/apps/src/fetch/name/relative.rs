@@ -22,9 +22,9 @@ pub enum NameError {
     /// It has a `..`.
     #[error("`{0}` leads out of the download directory: leave out the `..`")]
     Parent(String),
-    /// It has a NUL, which no file system takes.
-    #[error("`{0}` has a NUL character: leave it out")]
-    Nul(String),
+    /// It has a character that no name should have, such as a NUL or the end of a line.
+    #[error("`{0}` has a control character: leave it out")]
+    Control(String),
     /// One of its parts is too long.
     #[error("`{0}` is longer than {LONGEST_PART} bytes: shorten it")]
     Long(String),
@@ -41,8 +41,8 @@ pub enum NameError {
 pub fn relative(path: &str) -> Result<Vec<String>, NameError> {
     let drive =
         path.as_bytes().get(..2).is_some_and(|d| d[0].is_ascii_alphabetic() && d[1] == b':');
-    if path.contains('\0') {
-        return Err(NameError::Nul(shown(path)));
+    if path.contains(char::is_control) {
+        return Err(NameError::Control(shown(path)));
     }
     // What a list says on Linux may be read on Windows, where these lead elsewhere too.
     if drive || path.starts_with(['/', '\\']) {
@@ -105,7 +105,9 @@ mod tests {
             "a\\..\\..\\b",
             "`a\\..\\..\\b` leads out of the download directory: leave out the `..`",
         );
-        check("a\0b", "`a\\u{0}b` has a NUL character: leave it out");
+        check("a\0b", "`a\\u{0}b` has a control character: leave it out");
+        check("a\nb", "`a\\u{a}b` has a control character: leave it out");
+        check("a\u{1b}[2J", "`a\\u{1b}[2J` has a control character: leave it out");
         check(
             ".Paceline/x",
             "`.Paceline` begins as the names of our own files do: choose another name",

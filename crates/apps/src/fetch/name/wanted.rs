@@ -2,6 +2,8 @@
 
 use sha2::{Digest, Sha256};
 
+use super::distinct;
+
 /// Filters by size: so many bits as powers of two, and so many names before the next one is begun.
 /// A short list stays in the caches, one of two million takes 18 MiB, and the longest 146 MiB.
 const TIERS: [(u32, usize); 4] = [(20, 16_384), (24, 262_144), (27, 2_097_152), (30, usize::MAX)];
@@ -16,6 +18,8 @@ const PROBES: u64 = 8;
 /// caller add a hash of the URL.
 pub struct Wanted {
     filters: Vec<Filter>,
+    /// Whether any folder was asked for.
+    folders: bool,
 }
 
 struct Filter {
@@ -36,14 +40,14 @@ pub enum Taken {
 impl Wanted {
     /// Nothing was asked for yet.
     pub fn new() -> Wanted {
-        Wanted { filters: vec![Filter::new(TIERS[0].0)] }
+        Wanted { filters: vec![Filter::new(TIERS[0].0)], folders: false }
     }
 
     /// Marks the path and says whether it was marked before. Upper and lower case are one, as on
     /// the file systems of macOS and Windows.
     pub fn take(&mut self, path: &str) -> Taken {
         let hash = hash(path);
-        if self.filters.iter().any(|filter| filter.has(hash)) {
+        if self.knows(hash) {
             return Taken::Again;
         }
         let newest = self.filters.len() - 1;
@@ -52,6 +56,34 @@ impl Wanted {
         }
         self.filters.last_mut().expect("there is one from the start").mark(hash);
         Taken::First
+    }
+
+    /// A path of which no file stands in the way of a folder, nor a folder in the way of the file.
+    /// Marks its folders, and not yet the file.
+    pub fn among_folders(&mut self, parts: &[String]) -> Vec<String> {
+        let Some((file, folders)) = parts.split_last() else { return Vec::new() };
+        let mut path = Vec::with_capacity(parts.len());
+        for folder in folders {
+            path.push(folder.clone());
+            let text = path.join("/");
+            if self.knows(hash(&text)) {
+                path.pop();
+                path.push(distinct(folder, &text));
+            }
+            self.folders = true;
+            self.take(&format!("{}/", path.join("/")));
+        }
+        path.push(file.clone());
+        let text = path.join("/");
+        if self.folders && self.knows(hash(&format!("{text}/"))) {
+            path.pop();
+            path.push(distinct(file, &text));
+        }
+        path
+    }
+
+    fn knows(&self, hash: u128) -> bool {
+        self.filters.iter().any(|filter| filter.has(hash))
     }
 }
 
@@ -108,6 +140,24 @@ mod tests {
         use Taken::{Again, First};
         check(&["a/x", "a/y", "a/x", "b/x", ""], &[First, First, Again, First, First]);
         check(&["a/Größe.ISO", "A/GRÖSSE.iso", "a/gröẞe.iso"], &[First, First, Again]);
+    }
+
+    #[test]
+    fn a_file_and_a_folder_do_not_get_one_name() {
+        let mut wanted = Wanted::new();
+        let mut place = |path: &str| {
+            let parts: Vec<String> = path.split('/').map(str::to_string).collect();
+            let path = wanted.among_folders(&parts).join("/");
+            assert_eq!(wanted.take(&path), Taken::First, "{path}");
+            path
+        };
+        assert_eq!(place("h/docs"), "h/docs");
+        let moved = place("h/docs/intro");
+        let (folder, _) = moved.split_once("/intro").expect("only the folder has moved");
+        assert!(folder.starts_with("h/docs-"), "{moved}");
+        assert_eq!(place("h/docs/more"), format!("{folder}/more"));
+        assert_eq!(place("h/news/today"), "h/news/today");
+        assert!(place("h/news").starts_with("h/news-"));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use super::files::{anew, without_link};
 use super::line::place;
 use super::lines::{Line, next_line};
 use super::repair::repair;
@@ -131,7 +132,13 @@ impl Index {
         let mut reader = BufReader::new(&self.part);
         let mut line = Vec::new();
         let mut end = 0;
-        while let Ok(Line::Whole) = next_line(&mut reader, &mut line) {
+        loop {
+            match next_line(&mut reader, &mut line) {
+                Ok(Line::Whole) => {}
+                Ok(Line::Cut | Line::None) => break,
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => break,
+                Err(error) => return Err(error),
+            }
             if let Some(file) = line.strip_prefix(ANNOUNCEMENT) {
                 // A name that is not ours could lead out of the directory.
                 let file = std::str::from_utf8(file).ok();
@@ -165,7 +172,7 @@ impl Index {
             }
         })?;
         let new = finished.with_extension("cdxj.new");
-        let mut out = BufWriter::new(File::create(&new)?);
+        let mut out = BufWriter::new(anew(&new)?);
         sorter.write_to(&mut out)?;
         out.into_inner()?.sync_all()?;
         fs::rename(&new, finished)?;
@@ -215,8 +222,7 @@ fn each_line(path: &Path, each: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::
 fn locked(path: &Path) -> Result<File, WarcError> {
     let refused = || WarcError::disk("open", path);
     loop {
-        let file = File::options().read(true).write(true).create(true).truncate(false).open(path);
-        let file = file.map_err(refused())?;
+        let file = without_link().create(true).truncate(false).open(path).map_err(refused())?;
         match file.try_lock() {
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => {

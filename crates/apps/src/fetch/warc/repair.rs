@@ -10,17 +10,18 @@ use jiff::Timestamp;
 use url::Url;
 
 use super::MAX_HEAD;
+use super::files::without_link;
 use super::line::{Entry, Place};
 
 /// Cuts the file after its last whole record, looking only at the last one that has a line and at
-/// what follows it, and hands on the lines of the responses it meets. Gives the length that is left; a file that never held a
-/// record is taken away.
+/// what follows it, and hands on the lines of the responses it meets. Gives the length that is
+/// left; a file that never held a record is taken away.
 pub(super) fn repair(
     path: &Path,
     known: &Range<u64>,
     each: &mut dyn FnMut(String) -> io::Result<()>,
 ) -> io::Result<u64> {
-    let file = match File::options().read(true).write(true).open(path) {
+    let file = match without_link().open(path) {
         Ok(file) => file,
         // Announced and never made, or moved elsewhere since.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(u64::MAX),

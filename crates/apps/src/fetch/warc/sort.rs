@@ -7,6 +7,7 @@ use std::io::{self, BufReader, BufWriter, Seek, Write};
 use std::ops::Range;
 use std::path::PathBuf;
 
+use super::files::anew;
 use super::lines::{Line, next_line};
 
 /// How many bytes of lines are sorted in memory.
@@ -76,12 +77,7 @@ impl Sorter {
     }
 
     fn scratch_file(&self) -> io::Result<File> {
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&self.scratch)?;
+        let file = anew(&self.scratch)?;
         std::fs::remove_file(&self.scratch)?;
         Ok(file)
     }

@@ -432,3 +432,21 @@ fn names_in_torn_lines_cannot_lead_out_of_the_directory() {
     open(&inner, DEFAULT_MAX_SIZE).finish().expect("an index");
     assert_eq!(fs::read_to_string(outside).expect("the file"), "not a record");
 }
+
+#[test]
+fn links_are_not_followed() {
+    let (outside, directory) = (tempfile::tempdir(), tempfile::tempdir());
+    let (outside, directory) = (outside.expect("a directory"), directory.expect("a directory"));
+    let secret = outside.path().join("notes");
+    fs::write(&secret, "kept").expect("written");
+    let link = directory.path().join("a.cdxj.part");
+    std::os::unix::fs::symlink(&secret, &link).expect("a link");
+    let refused = Writer::open(directory.path(), "a", Options::new(|| [0; 16]));
+    assert!(refused.is_err());
+    fs::remove_file(&link).expect("removed");
+    for name in ["a.cdxj.new", "a.cdxj.sort"] {
+        std::os::unix::fs::symlink(&secret, directory.path().join(name)).expect("a link");
+    }
+    open(directory.path(), u64::MAX).finish().expect("an index");
+    assert_eq!(fs::read(&secret).expect("there"), b"kept");
+}

@@ -193,7 +193,7 @@ impl Run {
     ) -> Result<Summary, FetchError> {
         tokio::pin!(stop);
         let mut batch = Vec::with_capacity(BATCH);
-        let mut more = true;
+        let (mut more, deadline) = (true, self.deadline);
         let end = loop {
             if !more && self.open.is_empty() {
                 break End::Complete;
@@ -202,14 +202,26 @@ impl Run {
             tokio::select! {
                 biased;
                 () = &mut stop => break End::Interrupted,
-                () = until(self.deadline) => break End::Deadline,
+                () = until(deadline) => break End::Deadline,
                 Some((id, report)) = self.following.next() => self.told(id, &*report?),
                 read = items.recv_many(&mut batch, room), if more && room > 0 => {
                     more = read > 0;
                     if !more {
                         self.progress.end_list();
                     }
-                    self.admit(std::mem::take(&mut batch)).await?;
+                    // Files may have to be read for it, and that takes its time.
+                    tokio::select! {
+                        biased;
+                        () = &mut stop => {
+                            more = true;
+                            break End::Interrupted;
+                        }
+                        () = until(deadline) => {
+                            more = true;
+                            break End::Deadline;
+                        }
+                        admitted = self.admit(std::mem::take(&mut batch)) => admitted?,
+                    }
                 }
             }
         };

@@ -25,7 +25,7 @@ mod surt;
 mod writer;
 
 pub use self::surt::surt;
-pub use self::writer::Writer;
+pub use self::writer::{Writer, check_name};
 
 /// The size past which the next file begins, unless told otherwise: 1 GiB.
 pub const DEFAULT_MAX_SIZE: u64 = 1 << 30;

@@ -11,6 +11,7 @@ use paceline::{Limits, Portion, Rate, Span, Window};
 use paceline_apps::fetch::checksum::Checksum;
 use paceline_apps::fetch::input::Format;
 use paceline_apps::fetch::item::{Item, url_of};
+use paceline_apps::fetch::warc::{WarcError, check_name};
 use paceline_apps::fetch::{Coding, Existing, Fetched, Manners, Naming, Options, Robots};
 use paceline_apps::http::Patience;
 use paceline_apps::http::cookies::Jar;
@@ -84,7 +85,7 @@ pub struct Arguments {
     #[arg(long, default_value = "1024GiB", value_name = "SIZE", help_heading = "Files")]
     max_size: Size,
     /// Also write an archive NAME-00001.warc.gz, and its index NAME.cdxj
-    #[arg(long, value_name = "NAME", help_heading = "Files")]
+    #[arg(long, value_parser = archive_name, value_name = "NAME", help_heading = "Files")]
     warc: Option<String>,
 
     /// Requests at once, in all
@@ -377,6 +378,10 @@ fn header(text: &str) -> anyhow::Result<(HeaderName, HeaderValue)> {
         .map_err(|_| usage("a header's value has an odd character"))?;
     value.set_sensitive(true);
     Ok((name, value))
+}
+
+fn archive_name(text: &str) -> Result<String, WarcError> {
+    check_name(text).map(|()| text.to_string())
 }
 
 fn at_least_one(text: &str) -> Result<NonZeroU32, &'static str> {

@@ -183,6 +183,8 @@ fn wrong_usage_is_exit_two_and_says_what_is_right() {
     is_usage(&["http://a/1", "--header", "nonsense"], "NAME: VALUE");
     is_usage(&["http://a/1", "--decode", "--warc", "w"], "cannot be used with");
     is_usage(&["-i", "no-such-list"], "no-such-list");
+    is_usage(&["http://a/1", "--warc", "a/b"], "cannot name WARC files");
+    is_usage(&["http://a/1", "--per-host", "0"], "1 or more");
 }
 
 #[test]

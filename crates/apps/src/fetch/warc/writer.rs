@@ -25,13 +25,19 @@ pub struct Writer {
     index: Index,
 }
 
+/// Refuses a name that makes no file name.
+pub fn check_name(name: &str) -> Result<(), WarcError> {
+    let fits = !name.is_empty() && name.len() <= MAX_NAME && !name.starts_with('.');
+    if !fits || name.contains('/') || name.contains(char::is_control) {
+        return Err(WarcError::Name { name: name.to_owned() });
+    }
+    Ok(())
+}
+
 impl Writer {
     /// Repairs what an earlier run left torn; the first file is made with the first exchange.
     pub fn open(directory: &Path, name: &str, options: Options) -> Result<Writer, WarcError> {
-        let fits = !name.is_empty() && name.len() <= MAX_NAME && !name.starts_with('.');
-        if !fits || name.contains('/') || name.contains(char::is_control) {
-            return Err(WarcError::Name { name: name.to_owned() });
-        }
+        check_name(name)?;
         let index = Index::open(directory, name)?;
         let next_number = index.next_number()?;
         let (directory, name) = (directory.to_owned(), name.to_owned());

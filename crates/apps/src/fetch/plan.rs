@@ -115,7 +115,7 @@ impl Planner {
         known: Known,
         directory: &Directory,
     ) -> Plan {
-        let known = match known {
+        let (saved, have) = match known {
             Known::Nothing => return self.fresh(item, key, directory),
             Known::Right(saved) if self.fetched == Fetched::Keep => {
                 self.taken(&saved.file);
@@ -129,10 +129,9 @@ impl Planner {
             // That one is not asked whether it has changed: another one is wanted.
             Known::Wrong(saved) => (saved, None),
         };
-        let (saved, have) = known;
         self.taken(&saved.file);
-        let (target, named, secrets) = (saved.file, Named::Renew, self.secrets);
-        Plan::Fetch(Box::new(Task { target, named, have, secrets, ..task(item, key) }))
+        let (target, named) = (saved.file, Named::Renew);
+        Plan::Fetch(Box::new(Task { target, named, have, ..self.task(item, key) }))
     }
 
     fn fresh(&mut self, item: &Item, key: &Key, directory: &Directory) -> Plan {
@@ -150,8 +149,7 @@ impl Planner {
         if named == Named::New && !matches!(directory.length(&target), Ok(None)) {
             return Plan::Exists(target);
         }
-        let secrets = self.secrets;
-        Plan::Fetch(Box::new(Task { target, named, secrets, ..task(item, key) }))
+        Plan::Fetch(Box::new(Task { target, named, ..self.task(item, key) }))
     }
 
     /// The path of an item below the directory, one that no earlier item wanted.
@@ -161,12 +159,10 @@ impl Planner {
             Some(dir) => name::relative(dir).map_err(|error| error.to_string())?,
             None => Vec::new(),
         };
-        match (&item.out, self.naming) {
-            (Some(out), _) => {
-                parts.extend(name::relative(out).map_err(|error| error.to_string())?);
-            }
-            (None, _) => parts.extend(self.named_by(url)),
-        }
+        parts.extend(match &item.out {
+            Some(out) => name::relative(out).map_err(|error| error.to_string())?,
+            None => self.named_by(url),
+        });
         let mut parts = self.wanted.among_folders(&parts);
         let path = parts.join("/");
         if self.wanted.take(&path) == Taken::First {
@@ -179,21 +175,21 @@ impl Planner {
         self.wanted.take(&path);
         Ok(path)
     }
-}
 
-fn task(item: &Item, key: &Key) -> Task {
-    Task {
-        urls: item.urls.iter().map(Url::to_string).collect(),
-        target: String::new(),
-        named: Named::New,
-        part: data_encoding::HEXLOWER.encode(&key[..8]),
-        checksum: item.checksum.clone(),
-        have: None,
-        unsplit: false,
-        via: Vec::new(),
-        seen: Vec::new(),
-        secrets: None,
-        detour: None,
+    fn task(&self, item: &Item, key: &Key) -> Task {
+        Task {
+            urls: item.urls.iter().map(Url::to_string).collect(),
+            target: String::new(),
+            named: Named::New,
+            part: data_encoding::HEXLOWER.encode(&key[..8]),
+            checksum: item.checksum.clone(),
+            have: None,
+            unsplit: false,
+            via: Vec::new(),
+            seen: Vec::new(),
+            secrets: self.secrets,
+            detour: None,
+        }
     }
 }
 

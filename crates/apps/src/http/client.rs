@@ -231,3 +231,30 @@ async fn within<T>(
         Err(_) => Err(HttpError::Timeout(what, span)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_that_is_closed_before_its_first_request_was_none() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}/", listener.local_addr().expect("bound"));
+        let url = Url::parse(&url).expect("an address");
+        let client = Client::new(Patience::default(), Proxies::default());
+        let connection = client.connection(&url).await.expect("a connection");
+        let (socket, _) = listener.accept().await.expect("a connection");
+        client.keep(&url, connection);
+        drop(socket);
+        // Only that one: as long as nobody has noticed that it is closed it is handed out.
+        let refused = loop {
+            match client.connection(&url).await {
+                Ok(connection) => client.keep(&url, connection),
+                Err(error) => break error,
+            }
+            tokio::task::yield_now().await;
+        };
+        assert!(matches!(refused, HttpError::Connect(_)), "{refused}");
+        client.connection(&url).await.expect("a new one");
+    }
+}

@@ -7,6 +7,8 @@
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -42,8 +44,9 @@ type Driver = Pin<Box<http1::Connection<TokioIo<Stream>, NoBody>>>;
 /// A connection that is ready for a request.
 pub struct Connection {
     sender: Sender,
-    /// When it was made, until a request goes over it.
-    unused_since: Option<Instant>,
+    made_at: Instant,
+    /// Whether a request ever went over it; shared as the wire is.
+    is_used: Arc<AtomicBool>,
     /// The server's address, where no proxy hides it.
     pub peer: Option<SocketAddr>,
 }
@@ -80,7 +83,7 @@ impl Connection {
                 Sender::Http2(sender)
             }
         };
-        Ok(Connection { sender, unused_since: Some(Instant::now()), peer })
+        Ok(Connection { sender, made_at: Instant::now(), is_used: Arc::default(), peer })
     }
 
     /// A second one over the same wire, if the protocol allows that.
@@ -89,7 +92,7 @@ impl Connection {
             Sender::Http1 { .. } => None,
             Sender::Http2(sender) => {
                 let sender = Sender::Http2(sender.clone());
-                Some(Connection { sender, unused_since: None, peer: self.peer })
+                Some(Connection { sender, is_used: self.is_used.clone(), ..*self })
             }
         }
     }
@@ -118,12 +121,12 @@ impl Connection {
 
     /// Whether it was made a moment ago and never used.
     pub(super) fn is_new(&self) -> bool {
-        self.unused_since.is_some_and(|at| at.elapsed() < NEW_FOR)
+        !self.is_used.load(Ordering::Relaxed) && self.made_at.elapsed() < NEW_FOR
     }
 
     /// Sends a request; the answer's head is there when this returns.
     pub async fn send(mut self, request: Request<NoBody>) -> Result<Exchange, HttpError> {
-        self.unused_since = None;
+        self.is_used.store(true, Ordering::Relaxed);
         let response = match &mut self.sender {
             Sender::Http1 { sender, driver } => {
                 let answer = sender.send_request(request);

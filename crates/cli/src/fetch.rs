@@ -64,9 +64,6 @@ async fn fetch(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
     let items = list::read(sources)?;
     let stop = interrupted()?;
     let run = Run::start(options, reporter.clone()).await.inspect_err(|_| reporter.abandon())?;
-    if run.unfinished() > 0 {
-        say(format_args!("going on with {} files of an earlier run", run.unfinished()));
-    }
     let screen = Screen::start(arguments.shown(), &run, reporter.clone());
     let summary = run.finish(items, stop).await.inspect_err(|_| reporter.abandon());
     screen.end();

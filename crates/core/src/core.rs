@@ -27,11 +27,9 @@ use crate::timetable::Timetable;
 /// What becomes of a call under which the process died (B2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnCrash {
-    /// It is made again, unless the process dies under it time and again.
+    /// It is made again.
     #[default]
     Repeat,
-    /// It is made again, however often: it is known not to be what kills the process.
-    RepeatAlways,
     /// It has failed.
     Fail,
 }

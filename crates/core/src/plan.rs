@@ -55,8 +55,6 @@ pub struct Start {
     pub kind: Arc<str>,
     /// How many attempts of this call counted before.
     pub before: u16,
-    /// How often the process died during this call.
-    pub crashes: u16,
     /// Not to be sent before this (W5).
     pub start_at: Time,
     /// Not to be sent later than this (L4).

@@ -58,7 +58,6 @@ impl Core {
             lane: lane.name.clone(),
             kind: self.kinds[self.jobs[job].kind as usize].name.clone(),
             before: call.attempts,
-            crashes: call.crashes,
             start_at: if Mutant::StartsEarly.on() { now.time } else { start_at },
             send_by,
             tell_start: remembers,

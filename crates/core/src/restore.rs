@@ -334,7 +334,7 @@ impl Core {
         let Some(&job) = self.job_ids.get(&id.job) else { return };
         let Some(&call) = self.jobs[job].calls.get(usize::from(id.index)) else { return };
         if !matches!(self.calls[call].state, State::Settled | State::Parked) {
-            self.calls[call].crashes = self.calls[call].crashes.saturating_add(1);
+            self.calls[call].crashes += 1;
         }
     }
 
@@ -346,12 +346,7 @@ impl Core {
             return;
         }
         let on_crash = self.kinds[self.jobs[job].kind as usize].on_crash;
-        let fails = match on_crash {
-            OnCrash::Fail => true,
-            OnCrash::Repeat => self.calls[call].crashes > MOST_CRASHES,
-            OnCrash::RepeatAlways => false,
-        };
-        if fails {
+        if on_crash == OnCrash::Fail || self.calls[call].crashes > MOST_CRASHES {
             let failure = Failure::permanent("crash").because("the process died during the call");
             self.settle(call, Outcome::Failed(failure), now, plan);
         } else {

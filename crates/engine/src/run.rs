@@ -62,7 +62,6 @@ impl Runner {
             lane: start.lane,
             kind: start.kind,
             number: start.before + 1,
-            crashes: start.crashes,
             payload,
             attempt: attempt.clone(),
         };

@@ -85,7 +85,6 @@ pub struct Call {
     pub(crate) lane: Arc<str>,
     pub(crate) kind: Arc<str>,
     pub(crate) number: u16,
-    pub(crate) crashes: u16,
     pub(crate) payload: Blob,
     pub(crate) attempt: Arc<Attempt>,
 }
@@ -114,12 +113,6 @@ impl Call {
     /// Which attempt of the call this is, the first being 1.
     pub fn number(&self) -> u16 {
         self.number
-    }
-
-    /// How often the process ended while this call ran: then it may have done its work, and nobody
-    /// knows of it.
-    pub fn crashes(&self) -> u16 {
-        self.crashes
     }
 
     /// The payload as it was submitted.

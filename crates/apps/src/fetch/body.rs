@@ -209,9 +209,6 @@ impl Receiving<'_, '_> {
         let file = if folder.is_empty() { name } else { format!("{folder}/{name}") };
         let Version { etag, last_modified } = whole.version;
         let checksum = task.checksum.as_ref().map(ToString::to_string);
-        if task.named == Named::ByServer {
-            get.left_over.named(&file);
-        }
         Ok(Saved { url: shown(url), file, bytes, etag, last_modified, checksum, how: whole.how })
     }
 

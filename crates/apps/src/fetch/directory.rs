@@ -8,8 +8,10 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
+
+use super::name::There;
 
 /// Folders that are kept open.
 const MOST_OPEN: usize = 256;
@@ -109,6 +111,22 @@ impl Directory {
             Ok(_) => Ok(None),
             Err(error) if error.kind() == io::ErrorKind::IsADirectory => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+
+    /// What has this name, as far as one can see.
+    pub(super) fn kind(&self, path: &str) -> Option<There> {
+        let (folder, name) = split(path);
+        let folder = match folder {
+            "" => self.root.clone(),
+            folder => self.walk(folder, Missing::Leave).ok()?,
+        };
+        let found = rustix::fs::statat(&*folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        match FileType::from_raw_mode(found.st_mode) {
+            FileType::Directory => Some(There::Folder),
+            // Whoever put a link there has to be told that nothing goes through it.
+            FileType::Symlink => None,
+            _ => Some(There::File),
         }
     }
 

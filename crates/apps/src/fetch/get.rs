@@ -1,16 +1,15 @@
 //! The worker: one attempt at one file, one request on the wire.
 
-use std::collections::BTreeSet;
-use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Empty;
 use hyper::header::LOCATION;
 use hyper::{Request, StatusCode};
-use paceline::{Announced, Call, Failed, Failure, OnCrash, Paceline, Work, Worker};
+use paceline::{Announced, Call, Failed, Failure, JobId, Paceline, Work, Worker};
 use url::Url;
 
 use super::answer::{Refusal, is_empty, refusal};
@@ -18,7 +17,7 @@ use super::body::{Receiving, Whole};
 use super::came::{Came, announcing, permanent, transient};
 use super::checksum::Checksum;
 use super::directory::{Directory, split};
-use super::part::{Part, comes_to};
+use super::part::Part;
 use super::progress::{Event, Progress, Watch};
 use super::rate::ByteRate;
 use super::record::Sent;
@@ -60,31 +59,15 @@ pub(super) struct Get {
     pub(super) left_over: LeftOver,
 }
 
-/// Names given by servers that are remembered in one run.
-const MOST_NAMES: usize = 100_000;
-
-/// What an earlier run may have left: knowing that there is nothing saves a look per file.
+/// What an earlier run has left.
 #[derive(Debug, Default)]
 pub(super) struct LeftOver {
+    /// Its last job, once that is known.
+    pub(super) last_job: OnceLock<JobId>,
     /// Whether any half file may be there to be resumed.
     pub(super) half_files: AtomicBool,
-    /// Names that servers gave to files in this run: they say nothing about an earlier one.
-    names: Mutex<BTreeSet<String>>,
-}
-
-impl LeftOver {
-    pub(super) fn named(&self, file: &str) {
-        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        if names.len() < MOST_NAMES {
-            names.insert(file.to_string());
-        }
-    }
-
-    /// Whether this run gave the name; a full memory says so of all.
-    fn has_named(&self, file: &str) -> bool {
-        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        names.len() >= MOST_NAMES || names.contains(file)
-    }
+    /// When it last said something to its store, in seconds; no file of it is much younger.
+    pub(super) until: i64,
 }
 
 /// Whether answers go into an archive as well.
@@ -120,17 +103,30 @@ impl Worker for Getter {
     fn sends_itself(&self) -> bool {
         true
     }
-
-    /// Every run that is stopped during a long download looks like that.
-    fn on_crash(&self) -> OnCrash {
-        OnCrash::RepeatAlways
-    }
 }
 
 impl Get {
     /// The engine, if it is still there.
     pub(super) fn pace(&self) -> Option<Paceline> {
         self.pace.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The file that a task of an earlier run has left complete: the program was killed between
+    /// naming it and saying so. What is younger than that run came from elsewhere.
+    pub(super) fn standing(&self, task: &Task) -> Option<Saved> {
+        if task.named != Named::New {
+            return None;
+        }
+        let (folder, _) = split(&task.target);
+        let half = format!("{folder}/{}", Part::name(&task.part));
+        let is_half = self.directory.length(half.trim_start_matches('/')).ok()?.is_some();
+        let metadata = self.directory.plain_file(&task.target).ok()??.metadata().ok()?;
+        if is_half || metadata.ctime() > self.left_over.until {
+            return None;
+        }
+        // Whoever named it may have died before its note went.
+        Part::forget(&self.directory.folder(folder).ok()?, &task.part);
+        Some(Saved::standing(&task.url(0)?, &task.target, metadata.len(), None))
     }
 
     /// Refuses a file that is too large.
@@ -189,9 +185,7 @@ impl<'a> Attempt<'a> {
     }
 
     async fn run(&mut self) -> Result<Saved, Came> {
-        if let Some(saved) = self.there().await? {
-            return Ok(saved);
-        }
+        self.is_ours()?;
         self.obey().await?;
         let (folder, _) = split(&self.task.target);
         let folder = self.get.directory.folder(folder)?;
@@ -243,28 +237,19 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// A file that stands under its name is complete: the program was killed between naming it
-    /// and saying so.
-    pub(super) async fn there(&self) -> io::Result<Option<Saved>> {
-        let (task, directory) = (self.task, &self.get.directory);
-        let died = self.call.crashes() > 0 && task.named == Named::New;
-        if !died || self.get.left_over.has_named(&task.target) {
-            return Ok(None);
+    /// This run does what its list says. Of an earlier one's work only that is of use which was
+    /// complete, and never told.
+    pub(super) fn is_ours(&self) -> Result<(), Came> {
+        let earlier = self.get.left_over.last_job.get();
+        if earlier.is_some_and(|last| self.call.id().job > *last) {
+            return Ok(());
         }
-        let (folder, _) = split(&task.target);
-        let half = format!("{folder}/{}", Part::name(&task.part));
-        if directory.length(half.trim_start_matches('/'))?.is_some() {
-            // Named, it would not be there any more.
-            return Ok(None);
-        }
-        let Some(file) = directory.plain_file(&task.target)? else { return Ok(None) };
-        let bytes = file.metadata()?.len();
-        if let Some(checksum) = &task.checksum
-            && !comes_to(file, checksum).await?
-        {
-            return Ok(None);
-        }
-        Ok(Some(Saved::standing(self.url, &task.target, bytes, task.checksum.as_ref())))
+        Err(match (self.get.standing(self.task), earlier) {
+            (Some(saved), _) => Came::Saved(Box::new(saved)),
+            // It is about to be ended.
+            (None, None) => Came::Late,
+            (None, Some(_)) => permanent("left", "an earlier run has left it"),
+        })
     }
 
     /// Sends one request: the only place that does.

@@ -13,7 +13,7 @@ pub use disposition::from_disposition;
 pub use of_url::{from_url, tree};
 pub use relative::{NameError, relative};
 pub(crate) use shown::shown;
-pub use wanted::{Taken, Wanted};
+pub use wanted::{Taken, There, Wanted};
 
 /// The longest name that `safe` gives, in bytes: file systems take 255, the rest is room for
 /// suffixes of files that are not complete yet.

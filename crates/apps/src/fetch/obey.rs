@@ -1,7 +1,5 @@
 //! An attempt looks at the server's rules, if they are asked.
 
-use std::time::Duration;
-
 use hyper::StatusCode;
 use hyper::header::LOCATION;
 use paceline::Announced;
@@ -10,7 +8,7 @@ use url::Url;
 use super::answer::refusal;
 use super::came::{Came, permanent, transient};
 use super::get::Attempt;
-use super::rules::{Look, Rules};
+use super::rules::{LONGEST_WAIT, Look, Rules};
 use super::task::{Detour, Task, is_redirect, led_to};
 use crate::http::announced::retry_after;
 use crate::http::robots::{LARGEST_FILE, Robots};
@@ -19,9 +17,6 @@ use crate::http::robots::{LARGEST_FILE, Robots};
 const PRODUCT: &str = "paceline";
 /// Redirects that are followed to the rules of one server, as many as RFC 9309 asks for.
 const MOST_REDIRECTS: usize = 5;
-
-/// How long robots.txt may take, since everybody else at its server waits for it.
-const LONGEST_QUESTION: Duration = Duration::from_mins(1);
 
 /// What came for a question after rules.
 enum Answer {
@@ -56,7 +51,7 @@ impl Attempt<'_> {
                 Err(Came::Late)
             }
             Look::Wait(told) => {
-                told.await;
+                let _ = tokio::time::timeout(LONGEST_WAIT, told).await;
                 Err(Came::Late)
             }
             Look::Elsewhere(detour) => Err(self.round(detour)),
@@ -79,7 +74,7 @@ impl Attempt<'_> {
                 return Err(Came::Late);
             }
             Look::Wait(told) => {
-                told.await;
+                let _ = tokio::time::timeout(LONGEST_WAIT, told).await;
                 return Err(Came::Late);
             }
             // An earlier run has left it: the file that it belongs to asks.
@@ -110,7 +105,7 @@ impl Attempt<'_> {
         address: &Url,
         redirects: usize,
     ) -> Result<Came, Came> {
-        let answer = tokio::time::timeout(LONGEST_QUESTION, self.question(address)).await;
+        let answer = tokio::time::timeout(LONGEST_WAIT, self.question(address)).await;
         let slow = |_| transient("timeout", "robots.txt took longer than a minute");
         let robots = match answer.map_err(slow)?? {
             Answer::Rules(robots) => robots,

@@ -50,6 +50,8 @@ pub(super) enum Known {
     Right(Saved),
     /// A file that is not what the list wants now.
     Wrong(Saved),
+    /// No file, but this name is the item's own: it was to go there before.
+    Tried(String),
 }
 
 /// What becomes of an item.
@@ -60,6 +62,8 @@ pub(super) enum Plan {
     Fetch(Box<Task>),
     /// Something has its name already.
     Exists(String),
+    /// Another item of the list has its name, or it itself had.
+    Wanted(String),
     /// It cannot be, in these words.
     Fail(String),
 }
@@ -70,33 +74,19 @@ pub(super) struct Planner {
     existing: Existing,
     fetched: Fetched,
     wanted: Wanted,
-    secrets: Option<u64>,
 }
 
 impl Planner {
     pub(super) fn new(options: &Options) -> Planner {
         let Options { naming, existing, fetched, .. } = *options;
-        let secrets = options.manners.secrets();
-        Planner { naming, existing, fetched, wanted: Wanted::default(), secrets }
+        Planner { naming, existing, fetched, wanted: Wanted::default() }
     }
 
-    /// A name that is in use by unfinished work.
-    pub(super) fn taken(&mut self, target: &str) {
+    /// A name that is in use.
+    fn taken(&mut self, target: &str) {
         let parts: Vec<String> = target.split('/').map(str::to_string).collect();
-        self.wanted.among_folders(&parts);
+        self.wanted.among_folders(&parts, |_| None);
         self.wanted.take(target);
-    }
-
-    /// Keys of other entries that mean the same as a task: one that names its target, as lists of
-    /// failures do, and one that does not, if it would come to the same.
-    pub(super) fn other_keys(&self, task: &Task) -> Vec<Key> {
-        let urls: Vec<Url> = task.urls.iter().filter_map(|url| Url::parse(url).ok()).collect();
-        let item = Item { urls, out: None, dir: None, checksum: None };
-        let mut keys = vec![key_with_target(&item, &task.target)];
-        if item.urls.first().is_some_and(|url| self.named_by(url).join("/") == task.target) {
-            keys.push(key(&item));
-        }
-        keys
     }
 
     /// The parts of the path that an address alone gives.
@@ -108,15 +98,10 @@ impl Planner {
     }
 
     /// What becomes of an item, given what is known about it.
-    pub(super) fn plan(
-        &mut self,
-        item: &Item,
-        key: &Key,
-        known: Known,
-        directory: &Directory,
-    ) -> Plan {
+    pub(super) fn plan(&mut self, item: &Item, known: Known, directory: &Directory) -> Plan {
         let (saved, have) = match known {
-            Known::Nothing => return self.fresh(item, key, directory),
+            Known::Nothing => return self.fresh(item, directory),
+            Known::Tried(target) => return self.fetch_to(target, item, directory),
             Known::Right(saved) if self.fetched == Fetched::Keep => {
                 self.taken(&saved.file);
                 return Plan::There(saved);
@@ -130,15 +115,36 @@ impl Planner {
             Known::Wrong(saved) => (saved, None),
         };
         self.taken(&saved.file);
-        let (target, named) = (saved.file, Named::Renew);
-        Plan::Fetch(Box::new(Task { target, named, have, ..self.task(item, key) }))
+        Plan::Fetch(Box::new(Task { named: Named::Renew, have, ..task(item, saved.file) }))
     }
 
-    fn fresh(&mut self, item: &Item, key: &Key, directory: &Directory) -> Plan {
-        let target = match self.target(item) {
-            Ok(target) => target,
+    fn fresh(&mut self, item: &Item, directory: &Directory) -> Plan {
+        let parts = match self.parts(item, directory) {
+            Ok(parts) => parts,
             Err(message) => return Plan::Fail(message),
         };
+        let target = parts.join("/");
+        if self.wanted.take(&target) == Taken::Again {
+            return Plan::Wanted(target);
+        }
+        self.fetch_to(target, item, directory)
+    }
+
+    /// What becomes of an item whose name another one has.
+    pub(super) fn plan_distinct(&mut self, item: &Item, directory: &Directory) -> Plan {
+        let mut parts = match self.parts(item, directory) {
+            Ok(parts) => parts,
+            Err(message) => return Plan::Fail(message),
+        };
+        let last = parts.pop().expect("there is a name");
+        let urls: Vec<&str> = item.urls.iter().map(Url::as_str).collect();
+        parts.push(name::distinct(&last, &urls.join("\n")));
+        let target = parts.join("/");
+        self.wanted.take(&target);
+        self.fetch_to(target, item, directory)
+    }
+
+    fn fetch_to(&self, target: String, item: &Item, directory: &Directory) -> Plan {
         let by_server = self.naming == Naming::ByServer && item.out.is_none();
         let named = match (self.existing, by_server) {
             (Existing::Overwrite, _) => Named::Replace,
@@ -149,11 +155,11 @@ impl Planner {
         if named == Named::New && !matches!(directory.length(&target), Ok(None)) {
             return Plan::Exists(target);
         }
-        Plan::Fetch(Box::new(Task { target, named, ..self.task(item, key) }))
+        Plan::Fetch(Box::new(Task { named, ..task(item, target) }))
     }
 
-    /// The path of an item below the directory, one that no earlier item wanted.
-    fn target(&mut self, item: &Item) -> Result<String, String> {
+    /// The path of an item below the directory.
+    fn parts(&mut self, item: &Item, directory: &Directory) -> Result<Vec<String>, String> {
         let url = item.urls.first().expect("an item has an address");
         let mut parts = match &item.dir {
             Some(dir) => name::relative(dir).map_err(|error| error.to_string())?,
@@ -163,33 +169,23 @@ impl Planner {
             Some(out) => name::relative(out).map_err(|error| error.to_string())?,
             None => self.named_by(url),
         });
-        let mut parts = self.wanted.among_folders(&parts);
-        let path = parts.join("/");
-        if self.wanted.take(&path) == Taken::First {
-            return Ok(path);
-        }
-        let last = parts.pop().expect("there is a name");
-        let urls: Vec<&str> = item.urls.iter().map(Url::as_str).collect();
-        parts.push(name::distinct(&last, &urls.join("\n")));
-        let path = parts.join("/");
-        self.wanted.take(&path);
-        Ok(path)
+        Ok(self.wanted.among_folders(&parts, |path| directory.kind(path)))
     }
+}
 
-    fn task(&self, item: &Item, key: &Key) -> Task {
-        Task {
-            urls: item.urls.iter().map(Url::to_string).collect(),
-            target: String::new(),
-            named: Named::New,
-            part: data_encoding::HEXLOWER.encode(&key[..8]),
-            checksum: item.checksum.clone(),
-            have: None,
-            unsplit: false,
-            via: Vec::new(),
-            seen: Vec::new(),
-            secrets: self.secrets,
-            detour: None,
-        }
+fn task(item: &Item, target: String) -> Task {
+    let hash = Sha256::digest(&target);
+    Task {
+        urls: item.urls.iter().map(Url::to_string).collect(),
+        target,
+        named: Named::New,
+        part: data_encoding::HEXLOWER.encode(&hash[..8]),
+        checksum: item.checksum.clone(),
+        have: None,
+        unsplit: false,
+        via: Vec::new(),
+        seen: Vec::new(),
+        detour: None,
     }
 }
 

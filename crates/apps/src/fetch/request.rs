@@ -1,7 +1,5 @@
 //! The request for a file: who asks, with what rights, and from which byte on.
 
-use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -14,7 +12,7 @@ use hyper::header::{
 use hyper::{Method, Request, Uri};
 use url::Url;
 
-use super::task::{Task, Version, hash_of};
+use super::task::{Task, Version};
 use crate::http::cookies::Jar;
 use crate::http::netrc::{Login, Netrc};
 use crate::http::{Client, Origin};
@@ -26,14 +24,7 @@ pub struct Manners {
     headers: Vec<(HeaderName, HeaderValue)>,
     netrc: Option<Netrc>,
     cookies: Option<Jar>,
-    /// A hash of the headers that are secrets, if there are any.
-    secrets: Option<u64>,
-    /// The servers of this run's list, for whom those are meant.
-    homes: Mutex<BTreeSet<Origin>>,
 }
-
-/// Servers that headers with secrets go to, at most.
-const MOST_HOMES: usize = 100_000;
 
 /// Which bytes are asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,20 +61,7 @@ impl Manners {
         for (name, value) in &mut headers {
             value.set_sensitive(!PLAIN.contains(name));
         }
-        let secrets = headers.iter().filter(|(name, _)| SECRET.contains(name));
-        let mut text = Vec::new();
-        for (name, value) in secrets {
-            for piece in [name.as_str().as_bytes(), b"\0", value.as_bytes(), b"\0"] {
-                text.extend_from_slice(piece);
-            }
-        }
-        let secrets = (!text.is_empty()).then(|| hash_of(&text));
-        Manners { user_agent, headers, netrc, cookies, secrets, homes: Mutex::default() }
-    }
-
-    /// Says which secrets this run has.
-    pub(super) fn secrets(&self) -> Option<u64> {
-        self.secrets
+        Manners { user_agent, headers, netrc, cookies }
     }
 
     /// The request of a task's call with this number at `url`.
@@ -130,8 +108,6 @@ impl Manners {
         *request.uri_mut() = target(url, client)?;
         let meant = task.meant(call);
         let home = meant.as_ref().and_then(Origin::of).as_ref() == Some(&origin);
-        let blessed =
-            home && self.secrets.is_some() && (task.secrets == self.secrets || self.knows(&origin));
         let headers = request.headers_mut();
         insert(headers, HOST, &origin.authority());
         headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
@@ -144,7 +120,7 @@ impl Manners {
             headers.insert(COOKIE, cookies);
         }
         for (name, value) in &self.headers {
-            if blessed || !SECRET.contains(name) {
+            if home || !SECRET.contains(name) {
                 headers.insert(name.clone(), value.clone());
             }
         }
@@ -152,24 +128,6 @@ impl Manners {
             headers.insert(PROXY_AUTHORIZATION, value);
         }
         Some(request)
-    }
-
-    /// Says that this run's list names an address of this server. What an earlier run left is not
-    /// meant by the secrets of this one, unless it was by the same.
-    pub(super) fn meet(&self, url: &Url) {
-        if self.secrets.is_none() {
-            return;
-        }
-        let mut homes = self.homes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(origin) = Origin::of(url)
-            && homes.len() < MOST_HOMES
-        {
-            homes.insert(origin);
-        }
-    }
-
-    fn knows(&self, origin: &Origin) -> bool {
-        self.homes.lock().unwrap_or_else(PoisonError::into_inner).contains(origin)
     }
 
     /// The login for an address. What nobody named gets no default one, and what was to be

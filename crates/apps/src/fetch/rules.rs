@@ -18,6 +18,9 @@ use crate::http::robots::Robots;
 const MOST_SERVERS: usize = 10_000;
 const MOST_RULES: usize = 1_000_000;
 
+/// Whoever waits for rules waits no longer than this for another attempt to bring them.
+pub(super) const LONGEST_WAIT: Duration = Duration::from_mins(1);
+
 /// A promise of the engine is good for this long (L4).
 const PROMISED: Duration = Duration::from_millis(50);
 
@@ -31,7 +34,8 @@ pub(super) struct Rules {
 
 enum Known {
     Asking(Arc<Notify>),
-    Elsewhere(Detour),
+    /// One attempt is on its way there, since then.
+    Elsewhere(Detour, Instant, Arc<Notify>),
     /// And since when its lane has been told.
     Rules(Arc<Robots>, Option<Instant>),
 }
@@ -45,9 +49,9 @@ pub(super) enum Look {
     News(Arc<Robots>),
     /// This attempt asks for them, instead of what it came for.
     Ask(Asking),
-    /// They are to be had elsewhere.
+    /// They are to be had elsewhere, and this attempt goes there.
     Elsewhere(Detour),
-    /// Another attempt is asking.
+    /// Another attempt is asking; it may fail without a word.
     Wait(OwnedNotified),
 }
 
@@ -61,9 +65,14 @@ impl Rules {
                 let news = told_at.elapsed() < PROMISED;
                 if news { Look::News(rules.clone()) } else { Look::Rules(rules.clone()) }
             }
-            Some(Known::Elsewhere(detour)) => Look::Elsewhere(detour.clone()),
+            Some(Known::Elsewhere(detour, since, _)) if since.elapsed() >= LONGEST_WAIT => {
+                *since = Instant::now();
+                Look::Elsewhere(detour.clone())
+            }
             // Made under the lock, so that no answer slips by between looking and waiting.
-            Some(Known::Asking(told)) => Look::Wait(told.clone().notified_owned()),
+            Some(Known::Asking(told) | Known::Elsewhere(_, _, told)) => {
+                Look::Wait(told.clone().notified_owned())
+            }
             None => {
                 if known.len() >= MOST_SERVERS {
                     forget(&mut known);
@@ -90,16 +99,23 @@ impl Rules {
             forget(&mut known);
             self.count.store(robots.count(), Ordering::Relaxed);
         }
-        known.insert(origin, Known::Rules(Arc::new(robots), None));
+        let before = known.insert(origin, Known::Rules(Arc::new(robots), None));
+        if let Some(Known::Elsewhere(_, _, told)) = before {
+            told.notify_waiters();
+        }
     }
 
-    /// The rules of this server are elsewhere, unless somebody has them by now.
+    /// The rules of this server are elsewhere, unless somebody has them by now. Whoever says so
+    /// goes there.
     pub(super) fn lead(&self, url: &Url, detour: &Detour) {
         let origin = Origin::of(url).expect("only http and https come here");
         let mut known = self.lock();
-        if !matches!(known.get(&origin), Some(Known::Rules(..))) {
-            known.insert(origin, Known::Elsewhere(detour.clone()));
-        }
+        let told = match known.get(&origin) {
+            Some(Known::Rules(..)) => return,
+            Some(Known::Elsewhere(_, _, told)) => told.clone(),
+            Some(Known::Asking(_)) | None => Arc::default(),
+        };
+        known.insert(origin, Known::Elsewhere(detour.clone(), Instant::now(), told));
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Origin, Known>> {

@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use paceline::{
 };
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use url::Url;
 
 use super::directory::{Directory, OWN_FOLDER};
 use super::get::{Get, Getter};
@@ -30,7 +30,7 @@ use super::record::Archive;
 use super::save::Saver;
 use super::segments::{self, SegmentGetter};
 use super::settled::{Settled, failed, settled};
-use super::setup::{engine, get, make_own};
+use super::setup::{STORE, engine, get, left_over, make_own};
 use super::summary::{End, Summary};
 use super::task::{How, Saved, Task, shown};
 use super::warc::WarcError;
@@ -75,8 +75,12 @@ pub struct Run {
     summary: Summary,
     open: BTreeMap<JobId, (Key, Task)>,
     keys: BTreeSet<Key>,
-    /// By which other entries of a list the work of an earlier run goes.
-    other_keys: BTreeMap<JobId, Vec<Key>>,
+    /// Files that an earlier run has left complete, with the addresses that they came from.
+    standing: BTreeMap<String, (Vec<String>, Saved)>,
+    /// Entries with a checksum whose work is under way for another entry.
+    doubles: BTreeMap<Key, Item>,
+    /// Those of them whose work is done, to be looked at once more.
+    again: Vec<Result<Item, Mistake>>,
     following: FuturesUnordered<Pin<Box<dyn Future<Output = Told> + Send>>>,
     get: Arc<Get>,
     thread: std::thread::JoinHandle<Option<Archive>>,
@@ -103,10 +107,10 @@ impl Run {
         let progress = Arc::new(Progress::default());
         let (saver, thread) = Saver::start(archive, progress.clone()).map_err(refused)?;
         let saver = Arc::new(saver);
-        let builder = engine(&options, Paceline::open(own.join("fetch.db")));
-        let half_files = directory.has_left_overs().map_err(refused)?;
-        let get = get(options, directory.clone(), saver, progress.clone(), watch.clone());
-        get.left_over.half_files.store(half_files, Ordering::Relaxed);
+        let left_over = left_over(&own, &directory).map_err(refused)?;
+        let builder = engine(&options, Paceline::open(own.join(STORE)));
+        let get =
+            get(options, directory.clone(), saver, progress.clone(), watch.clone(), left_over);
         let builder = builder.worker(KIND, Getter(get.clone()));
         let pace = builder.worker(segments::KIND, SegmentGetter(get.clone())).start()?;
         *get.pace.lock().unwrap_or_else(PoisonError::into_inner) = Some(pace.clone());
@@ -122,19 +126,15 @@ impl Run {
             summary: Summary::default(),
             open: BTreeMap::new(),
             keys: BTreeSet::new(),
-            other_keys: BTreeMap::new(),
+            standing: BTreeMap::new(),
+            doubles: BTreeMap::new(),
+            again: Vec::new(),
             following: FuturesUnordered::new(),
             get,
             thread,
         };
-        run.take_up().await?;
-        run.progress.add_listed(run.open.len() as u64);
+        run.clear().await?;
         Ok(run)
-    }
-
-    /// Jobs that are not finished.
-    pub fn unfinished(&self) -> usize {
-        self.open.len()
     }
 
     /// What is going on.
@@ -147,26 +147,32 @@ impl Run {
         self.pace.clone()
     }
 
-    /// Follows what an earlier run left.
-    async fn take_up(&mut self) -> Result<(), FetchError> {
+    /// Ends what an earlier run has left: this one does what its own list says, in its own way.
+    /// Files that were complete and never told stay known.
+    async fn clear(&mut self) -> Result<(), FetchError> {
+        let mut last = JobId::default();
         // A job that changes its state between two questions is found by the third.
         for state in [JobState::Waiting, JobState::Running, JobState::Waiting] {
             let mut after = None;
             loop {
                 let (page, next) = self.pace.list(after, 1_000, Some(state)).await?;
+                let mut ending = FuturesUnordered::new();
                 for view in page {
-                    let (id, key) = (view.stored.record.id, view.stored.record.spec.key.clone());
+                    let id = view.stored.record.id;
+                    last = last.max(id);
                     let payload = self.pace.payload(id).await?;
                     let task = payload.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-                    let key = key.and_then(|key| Key::try_from(&*key).ok());
-                    if let (Some(task), Some(key), false) = (task, key, self.open.contains_key(&id))
-                        && let Some(following) = self.pace.follow(id).await?
-                    {
-                        let others = self.planner.other_keys(&task);
-                        self.keys.extend(&others);
-                        self.other_keys.insert(id, others);
-                        self.follow(following, key, task);
+                    match task.as_ref().and_then(|task: &Task| self.get.standing(task)) {
+                        // Its attempt will say so, whenever its host lets it.
+                        Some(saved) => {
+                            let urls = task.map(|task| task.urls).unwrap_or_default();
+                            self.standing.insert(saved.file.clone(), (urls, saved));
+                        }
+                        None => ending.push(self.pace.cancel(id)),
                     }
+                }
+                while let Some(ended) = ending.next().await {
+                    ended?;
                 }
                 match next {
                     Some(next) => after = Some(next),
@@ -174,12 +180,12 @@ impl Run {
                 }
             }
         }
+        let _ = self.get.left_over.last_job.set(last);
         Ok(())
     }
 
     fn follow(&mut self, following: Following, key: Key, task: Task) {
         let id = following.id();
-        self.planner.taken(&task.target);
         self.open.insert(id, (key, task));
         self.keys.insert(key);
         self.following.push(Box::pin(async move { (id, following.report().await) }));
@@ -195,7 +201,7 @@ impl Run {
         let mut batch = Vec::with_capacity(BATCH);
         let (mut more, deadline) = (true, self.deadline);
         let end = loop {
-            if !more && self.open.is_empty() {
+            if !more && self.open.is_empty() && self.again.is_empty() {
                 break End::Complete;
             }
             let room = MOST_OPEN.saturating_sub(self.open.len()).min(BATCH);
@@ -204,8 +210,8 @@ impl Run {
                 () = &mut stop => break End::Interrupted,
                 () = until(deadline) => break End::Deadline,
                 Some((id, report)) = self.following.next() => self.told(id, &*report?),
-                read = items.recv_many(&mut batch, room), if more && room > 0 => {
-                    more = read > 0;
+                read = next(&mut items, &mut self.again, &mut batch, room), if room > 0 && (more || !self.again.is_empty()) => {
+                    more = more && read > 0;
                     if !more {
                         self.progress.end_list();
                     }
@@ -242,22 +248,31 @@ impl Run {
                 }
             }
         }
-        // The same line twice, or work that an earlier run left: it is under way.
-        items.retain(|(key, _)| self.keys.insert(*key));
+        // The same line twice: it is under way. One with a checksum is looked at when it is done.
+        items.retain(|(key, item)| {
+            let first = self.keys.insert(*key);
+            if !first && item.checksum.is_some() {
+                self.doubles.entry(*key).or_insert_with(|| item.clone());
+            }
+            first
+        });
         self.progress.add_listed(items.len() as u64);
         let keys: Vec<Key> = items.iter().map(|(key, _)| *key).collect();
         let finished = self.pace.finished(&keys).await?;
         let mut ready = Vec::with_capacity(items.len());
         for ((key, item), finished) in items.into_iter().zip(finished) {
-            for url in &item.urls {
-                self.get.manners.meet(url);
-            }
             let known = self.known(&item, finished.as_ref()).await?;
-            let mut plan = self.planner.plan(&item, &key, known, &self.directory);
+            let mut plan = self.planner.plan(&item, known, &self.directory);
+            if let Plan::Wanted(target) = &plan {
+                plan = match self.known_by_target(&item, target).await? {
+                    Known::Nothing => self.planner.plan_distinct(&item, &self.directory),
+                    known => self.planner.plan(&item, known, &self.directory),
+                };
+            }
             if let Plan::Exists(target) = &plan {
                 let known = self.known_by_target(&item, target).await?;
                 if !matches!(known, Known::Nothing) {
-                    plan = self.planner.plan(&item, &key, known, &self.directory);
+                    plan = self.planner.plan(&item, known, &self.directory);
                 }
             }
             match plan {
@@ -299,14 +314,14 @@ impl Run {
             // Asking again was in vain: the file that was there before is there still.
             let payload = self.pace.payload(view.stored.record.id).await?;
             let task = payload.and_then(|bytes| serde_json::from_slice::<Task>(&bytes).ok());
-            let standing = task.as_ref().and_then(|task| task.saved(&self.directory));
-            match (task, standing) {
-                // Because it was not what the list wanted.
-                (Some(Task { have: None, .. }), Some(saved)) => return Ok(Known::Wrong(saved)),
-                (_, standing) => standing,
-            }
+            task.and_then(|task| task.saved(&self.directory))
         };
         let Some(saved) = saved else { return Ok(Known::Nothing) };
+        self.held_to(item, saved).await
+    }
+
+    /// Whether a file that was saved is there, and what the list wants.
+    async fn held_to(&self, item: &Item, saved: Saved) -> Result<Known, FetchError> {
         if self.directory.length(&saved.file).unwrap_or(None) != Some(saved.bytes) {
             return Ok(Known::Nothing);
         }
@@ -326,11 +341,31 @@ impl Run {
     /// The file that stands where an item is to go, if the same addresses brought it for another
     /// entry, such as one that says less, or if it is what the checksum says.
     async fn known_by_target(&self, item: &Item, target: &str) -> Result<Known, FetchError> {
-        let keys = [key_with_target(item, target), key_of_urls(item)];
+        let keys = [key(item), key_with_target(item, target), key_of_urls(item)];
+        let mut tried = false;
+        let left = self.standing.get(target);
+        if let Some((_, saved)) =
+            left.filter(|(urls, _)| item.urls.iter().map(Url::as_str).eq(urls.iter().map(|u| &**u)))
+        {
+            return self.held_to(item, saved.clone()).await;
+        }
         for view in self.pace.finished(keys).await?.into_iter().flatten() {
-            if saved(&view).is_some_and(|saved| saved.file == target) {
-                return self.known(item, Some(&view)).await;
+            match saved(&view) {
+                Some(saved) if saved.file == target => match self.known(item, Some(&view)).await? {
+                    Known::Nothing => {}
+                    known => return Ok(known),
+                },
+                Some(_) => {}
+                None => {
+                    let payload = self.pace.payload(view.stored.record.id).await?;
+                    let task =
+                        payload.and_then(|bytes| serde_json::from_slice::<Task>(&bytes).ok());
+                    tried |= task.is_some_and(|task| task.target == target);
+                }
             }
+        }
+        if tried && matches!(self.directory.length(target), Ok(None)) {
+            return Ok(Known::Tried(target.to_string()));
         }
         let file = self.directory.plain_file(target).ok().flatten();
         let (Some(checksum), Some(file)) = (&item.checksum, file) else {
@@ -345,7 +380,7 @@ impl Run {
     /// Tells of an item that makes no job.
     fn leave(&mut self, item: &Item, plan: Plan) {
         let (class, target, message) = match plan {
-            Plan::Fetch(_) => unreachable!("that one makes a job"),
+            Plan::Fetch(_) | Plan::Wanted(_) => unreachable!("those make jobs"),
             Plan::There(saved) => {
                 self.summary.skipped += 1;
                 self.watch.event(&Event::Skipped { url: shown(&item.urls[0]), saved });
@@ -370,9 +405,8 @@ impl Run {
     fn told(&mut self, id: JobId, report: &Report) {
         let Some((key, task)) = self.open.remove(&id) else { return };
         self.keys.remove(&key);
-        for key in self.other_keys.remove(&id).unwrap_or_default() {
-            self.keys.remove(&key);
-        }
+        let double = self.doubles.remove(&key);
+        self.again.extend(double.filter(|item| item.checksum != task.checksum).map(Ok));
         let url = task.urls.first().and_then(|url| url::Url::parse(url).ok());
         let url = url.map(|url| shown(&url)).unwrap_or_default();
         let event = match settled(report) {
@@ -435,6 +469,22 @@ impl Run {
         let (bytes, requests) = (self.progress.bytes(), self.progress.requests());
         Ok(Summary { bytes, requests, took: self.started_at.elapsed(), end, ..self.summary })
     }
+}
+
+/// What to look at next: what was put aside, else lines of the list as they come.
+async fn next(
+    items: &mut Items,
+    again: &mut Vec<Result<Item, Mistake>>,
+    batch: &mut Vec<Result<Item, Mistake>>,
+    most: usize,
+) -> usize {
+    if again.is_empty() {
+        return items.recv_many(batch, most).await;
+    }
+    let left = again.split_off(again.len().min(most));
+    batch.append(again);
+    *again = left;
+    batch.len()
 }
 
 async fn until(moment: Option<Instant>) {

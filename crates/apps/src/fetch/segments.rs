@@ -10,9 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use hyper::StatusCode;
-use paceline::{
-    Call, CallOutcome, Failed, Failure, Job, OnCrash, Outcome, Priority, Report, Work, Worker,
-};
+use paceline::{Call, CallOutcome, Failed, Failure, Job, Outcome, Priority, Report, Work, Worker};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use url::Url;
@@ -117,9 +115,7 @@ impl Attempt<'_> {
     }
 
     async fn assemble_pieces(&self) -> Result<Saved, Came> {
-        if let Some(saved) = self.there().await? {
-            return Ok(saved);
-        }
+        self.is_ours()?;
         if self.get.rules.as_ref().is_some_and(|rules| !rules.knows(self.url)) {
             // Back to the host, whose rules come before its pieces.
             return Err(Came::Moved(Box::new(self.task.again(self.url)), self.url.clone()));
@@ -156,11 +152,12 @@ impl Attempt<'_> {
             }
             // An address that was good for a while only, as redirects give: from the start again.
             Err(Came::Failed(failure)) if GONE.contains(&&*failure.class) => {
+                let first = self.task.meant(self.call.id().index);
+                let Some(first) = first.filter(|first| first != self.url) else {
+                    return Err(Came::Failed(failure));
+                };
                 part.discard();
-                match self.task.meant(self.call.id().index).filter(|first| first != self.url) {
-                    Some(first) => Err(Came::Moved(Box::new(self.task.anew(&first)), first)),
-                    None => Err(Came::Failed(failure)),
-                }
+                Err(Came::Moved(Box::new(self.task.anew(&first)), first))
             }
             Err(came) => Err(came),
         }
@@ -262,15 +259,12 @@ impl Worker for SegmentGetter {
     fn sends_itself(&self) -> bool {
         true
     }
-
-    fn on_crash(&self) -> OnCrash {
-        OnCrash::RepeatAlways
-    }
 }
 
 impl Attempt<'_> {
     /// Fetches one piece into its place.
     async fn piece(&mut self, piece: &Piece) -> Result<(), Came> {
+        self.is_ours()?;
         let (get, call, url) = (self.get, self.call, self.url);
         let (folder, _) = split(&piece.task.target);
         let folder = get.directory.folder(folder)?;

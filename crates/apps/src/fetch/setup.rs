@@ -1,6 +1,7 @@
 //! An engine and its workers, set up for downloads.
 
 use std::num::NonZeroU32;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -18,11 +19,27 @@ use crate::http::Client;
 
 /// Finished jobs are known for this long: as long as their files are there.
 const REMEMBERED: Span = Span::days(3_650);
+/// The store, in the tool's own folder.
+pub(super) const STORE: &str = "fetch.db";
+/// Seconds that may pass from the naming of a file to a word about it in the store.
+const NAMED_WITHIN: i64 = 5;
+
 /// The folder of the store: its jobs may hold addresses with logins, so it is the user's alone.
 pub(super) fn make_own(path: &Path) -> std::io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.recursive(true).create(path)
+}
+
+/// What an earlier run has left, as far as one sees before its store is opened.
+pub(super) fn left_over(own: &Path, directory: &Directory) -> std::io::Result<LeftOver> {
+    let written = |name: &str| own.join(name).metadata().map(|metadata| metadata.mtime()).ok();
+    let last = [STORE.to_string(), format!("{STORE}-wal")].iter().filter_map(|n| written(n)).max();
+    Ok(LeftOver {
+        half_files: directory.has_left_overs()?.into(),
+        until: last.map_or(0, |last| last + NAMED_WITHIN),
+        ..LeftOver::default()
+    })
 }
 
 /// An engine for downloads: hosts take turns, and a lane is a host.
@@ -66,6 +83,7 @@ pub(super) fn get(
     saver: Arc<Saver>,
     progress: Arc<Progress>,
     watch: Arc<dyn Watch>,
+    left_over: LeftOver,
 ) -> Arc<Get> {
     let archiving = if options.warc.is_some() { Archiving::Yes } else { Archiving::No };
     Arc::new(Get {
@@ -85,6 +103,6 @@ pub(super) fn get(
         pace: Mutex::new(None),
         rules: (options.robots == Robots::Obey).then(Arc::default),
         archiving,
-        left_over: LeftOver::default(),
+        left_over,
     })
 }

@@ -42,9 +42,6 @@ pub(super) struct Task {
     /// Hashes of all addresses on the way, by which a loop is noticed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) seen: Vec<u64>,
-    /// Which secrets were meant for it when it was first asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) secrets: Option<u64>,
     /// Before the file, the rules of its server, which keeps them elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) detour: Option<Detour>,
@@ -259,12 +256,7 @@ pub(super) fn led_to(from: &Url, location: Option<&[u8]>) -> Result<Url, Redirec
 
 /// A hash that is the same in every run.
 fn hash(url: &Url) -> u64 {
-    hash_of(url.as_str().as_bytes())
-}
-
-/// The same of any bytes.
-pub(super) fn hash_of(bytes: &[u8]) -> u64 {
-    let digest = Sha256::digest(bytes);
+    let digest = Sha256::digest(url.as_str());
     u64::from_le_bytes(*digest.first_chunk().expect("a SHA-256 has 32 bytes"))
 }
 
@@ -295,7 +287,6 @@ mod tests {
             unsplit: false,
             via: Vec::new(),
             seen: Vec::new(),
-            secrets: None,
             detour: None,
         }
     }

@@ -245,6 +245,12 @@ fn a_file_that_came_meanwhile_is_not_taken_for_the_one_that_was_put_off() {
     place.fetch(&["-i", &list, "--every", "10s", "--deadline", "500ms"]).exits(75);
     assert_eq!(place.names(), ["b"]);
     std::fs::write(place.file("a"), "half of it").expect("written");
+    // As if that were not right after it.
+    for name in ["fetch.db", "fetch.db-wal"] {
+        let store = std::fs::File::options().write(true).open(place.file(".paceline").join(name));
+        let before = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_hours(1);
+        let _ = store.map(|store| store.set_modified(before));
+    }
     let ended = place.fetch(&["-i", &list]).exits(1);
     assert_eq!(ended.class(), "exists");
     assert_eq!(read(&place, "a"), "half of it");

@@ -47,23 +47,6 @@ fn b2_a_call_under_which_the_process_died_is_repeated_or_fails_as_its_kind_says(
 }
 
 #[test]
-fn b2_a_call_that_never_survives_fails_unless_its_kind_is_known_to_be_harmless() {
-    let mut world = World::new()
-        .lane("a", Limits::default())
-        .lane("b", Limits::default())
-        .kind("walk", OnCrash::RepeatAlways)
-        .latency("3s");
-    world.submit(job(1).on("a"));
-    world.submit(job(2).on("b").kind("walk"));
-    for _ in 0..30 {
-        world.run_for("1s");
-        world.crash_for("1s");
-    }
-    let trace = world.run_for("10s");
-    assert!(trace.contains("failed #1 a crash") && trace.contains("done #2 b"), "{trace}");
-}
-
-#[test]
 fn b4_after_a_failed_commit_nothing_is_answered_and_the_next_start_finds_what_was_written() {
     let mut world = World::new().lane("a", Limits::default());
     world.run_for("1s");

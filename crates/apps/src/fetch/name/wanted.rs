@@ -28,6 +28,15 @@ struct Filter {
     names: usize,
 }
 
+/// What has a name in the directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum There {
+    /// A folder.
+    Folder,
+    /// A file, or anything else that is no folder.
+    File,
+}
+
 /// Whether somebody asked for a name before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
@@ -58,15 +67,21 @@ impl Wanted {
         Taken::First
     }
 
-    /// A path of which no file stands in the way of a folder, nor a folder in the way of the file.
-    /// Marks its folders, and not yet the file.
-    pub fn among_folders(&mut self, parts: &[String]) -> Vec<String> {
+    /// A path of which no file stands in the way of a folder, nor a folder in the way of the file,
+    /// neither one that was asked for nor one that is there. Marks its folders, and not yet the
+    /// file.
+    pub fn among_folders(
+        &mut self,
+        parts: &[String],
+        there: impl Fn(&str) -> Option<There>,
+    ) -> Vec<String> {
         let Some((file, folders)) = parts.split_last() else { return Vec::new() };
         let mut path = Vec::with_capacity(parts.len());
         for folder in folders {
             path.push(folder.clone());
             let text = path.join("/");
-            if self.knows(hash(&text)) {
+            let is_folder = self.folders && self.knows(hash(&format!("{text}/")));
+            if !is_folder && (self.knows(hash(&text)) || there(&text) == Some(There::File)) {
                 path.pop();
                 path.push(distinct(folder, &text));
             }
@@ -75,7 +90,9 @@ impl Wanted {
         }
         path.push(file.clone());
         let text = path.join("/");
-        if self.folders && self.knows(hash(&format!("{text}/"))) {
+        let is_folder =
+            || self.knows(hash(&format!("{text}/"))) || there(&text) == Some(There::Folder);
+        if self.folders && is_folder() {
             path.pop();
             path.push(distinct(file, &text));
         }
@@ -147,7 +164,12 @@ mod tests {
         let mut wanted = Wanted::new();
         let mut place = |path: &str| {
             let parts: Vec<String> = path.split('/').map(str::to_string).collect();
-            let path = wanted.among_folders(&parts).join("/");
+            let there = |path: &str| match path {
+                "old" => Some(There::File),
+                "h/more" => Some(There::Folder),
+                _ => None,
+            };
+            let path = wanted.among_folders(&parts, there).join("/");
             assert_eq!(wanted.take(&path), Taken::First, "{path}");
             path
         };
@@ -158,6 +180,8 @@ mod tests {
         assert_eq!(place("h/docs/more"), format!("{folder}/more"));
         assert_eq!(place("h/news/today"), "h/news/today");
         assert!(place("h/news").starts_with("h/news-"));
+        assert!(place("old/one").starts_with("old-"));
+        assert!(place("h/more").starts_with("h/more-"));
     }
 
     #[test]

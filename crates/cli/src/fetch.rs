@@ -20,7 +20,8 @@ pub use arguments::{Arguments, Usage};
 use report::Reporter;
 use screen::Screen;
 
-/// Open files beside a socket and a file for each job: the store, the list, the terminal.
+/// Open files beside a socket and a file for each job, at the very least: the store, the list, some
+/// folders and idle connections.
 const OWN_FILES: u64 = 64;
 
 /// Runs the command.
@@ -74,17 +75,22 @@ async fn fetch(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
 
 /// Resolves at the first Ctrl-C; the second one ends the program at once, whatever it does.
 fn interrupted() -> anyhow::Result<impl Future<Output = ()>> {
-    let mut interrupts = signal(SignalKind::interrupt())?;
+    // With a loop of its own, which nothing else holds up.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let (listens, ready) = std::sync::mpsc::channel();
     let (tell, told) = tokio::sync::oneshot::channel();
-    let runtime = tokio::runtime::Handle::current();
-    let thread = std::thread::Builder::new().name("paceline-signals".to_string());
-    thread.spawn(move || {
-        runtime.block_on(interrupts.recv());
-        say("finishing what runs; once more ends it at once");
+    let listen = async move {
+        let Ok(mut interrupts) = signal(SignalKind::interrupt()) else { return };
+        let _ = listens.send(());
+        interrupts.recv().await;
         let _ = tell.send(());
-        runtime.block_on(interrupts.recv());
+        say("finishing what runs; once more ends it at once");
+        interrupts.recv().await;
         std::process::exit(Exit::Interrupted as i32);
-    })?;
+    };
+    let thread = std::thread::Builder::new().name("paceline-signals".to_string());
+    thread.spawn(move || runtime.block_on(listen))?;
+    ready.recv().context("no signals are heard")?;
     Ok(async {
         if told.await.is_err() {
             std::future::pending::<()>().await;

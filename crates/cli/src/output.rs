@@ -1,6 +1,9 @@
 //! Data goes to stdout, everything else to stderr.
 
 use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
+
+use indicatif::MultiProgress;
 
 use crate::config::ConfigError;
 use crate::exit::{Exit, exit_of};
@@ -12,9 +15,23 @@ pub fn data(text: &str) -> io::Result<()> {
     out.flush()
 }
 
+/// What is drawn on the terminal, if anything is: lines have to go above it.
+static PICTURE: Mutex<Option<MultiProgress>> = Mutex::new(None);
+
+/// From now on lines are written above this picture, or above nothing.
+pub fn draws(picture: Option<MultiProgress>) {
+    *PICTURE.lock().unwrap_or_else(PoisonError::into_inner) = picture;
+}
+
 /// Writes one line for the person at the terminal. A closed stderr is nobody listening.
 pub fn say(line: impl std::fmt::Display) {
-    let _ = writeln!(io::stderr().lock(), "{line}");
+    let write = || {
+        let _ = writeln!(io::stderr().lock(), "{line}");
+    };
+    match &*PICTURE.lock().unwrap_or_else(PoisonError::into_inner) {
+        Some(picture) => picture.suspend(write),
+        None => write(),
+    }
 }
 
 /// Says what went wrong, one line per mistake, and how to exit.

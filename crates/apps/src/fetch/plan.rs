@@ -8,6 +8,7 @@ use super::directory::Directory;
 use super::item::Item;
 use super::name::{self, Taken, Wanted};
 use super::options::{Existing, Fetched, Naming, Options};
+use super::request::Coding;
 use super::task::{Named, Saved, Task, Version};
 use crate::http::Origin;
 
@@ -16,31 +17,6 @@ pub(super) const KIND: &str = "fetch";
 
 /// Says that two items are the same work: the same addresses to the same place.
 pub(super) type Key = [u8; 32];
-
-/// The key of an item.
-pub(super) fn key(item: &Item) -> Key {
-    let mut hash = Sha256::new();
-    for url in &item.urls {
-        hash.update(url.as_str());
-        hash.update("\n");
-    }
-    for place in [&item.dir, &item.out] {
-        hash.update("\n");
-        hash.update(place.as_deref().unwrap_or_default());
-    }
-    hash.finalize().into()
-}
-
-/// The key of the same addresses with this target named, as a list of failures names it.
-pub(super) fn key_with_target(item: &Item, target: &str) -> Key {
-    let (out, dir) = (Some(target.to_string()), None);
-    key(&Item { urls: item.urls.clone(), out, dir, checksum: None })
-}
-
-/// The key of the same addresses with no place named.
-pub(super) fn key_of_urls(item: &Item) -> Key {
-    key(&Item { urls: item.urls.clone(), out: None, dir: None, checksum: None })
-}
 
 /// What an earlier run left of an item.
 pub(super) enum Known {
@@ -73,13 +49,43 @@ pub(super) struct Planner {
     naming: Naming,
     existing: Existing,
     fetched: Fetched,
+    coding: Coding,
     wanted: Wanted,
 }
 
 impl Planner {
     pub(super) fn new(options: &Options) -> Planner {
-        let Options { naming, existing, fetched, .. } = *options;
-        Planner { naming, existing, fetched, wanted: Wanted::default() }
+        let Options { naming, existing, fetched, coding, .. } = *options;
+        Planner { naming, existing, fetched, coding, wanted: Wanted::default() }
+    }
+
+    /// The key of an item.
+    pub(super) fn key(&self, item: &Item) -> Key {
+        let mut hash = Sha256::new();
+        for url in &item.urls {
+            hash.update(url.as_str());
+            hash.update("\n");
+        }
+        for place in [&item.dir, &item.out] {
+            hash.update("\n");
+            hash.update(place.as_deref().unwrap_or_default());
+        }
+        // What comes to another file is other work.
+        if self.naming == Naming::Tree && item.out.is_none() {
+            hash.update("\n\ntree");
+        }
+        if self.coding == Coding::Decode {
+            hash.update("\n\ndecode");
+        }
+        hash.finalize().into()
+    }
+
+    /// The keys by which an item may be known: its own, that of an entry which names the target, as
+    /// lists of failures do, and that of one which names no place.
+    pub(super) fn keys_of(&self, item: &Item, target: &str) -> [Key; 3] {
+        let plain = Item { urls: item.urls.clone(), out: None, dir: None, checksum: None };
+        let named = Item { out: Some(target.to_string()), ..plain.clone() };
+        [self.key(item), self.key(&named), self.key(&plain)]
     }
 
     /// A name that is in use.

@@ -11,6 +11,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use paceline::{
     Ended, Following, JobId, JobState, JobView, NotSubmitted, Paceline, Report, StartError,
+    StoreError,
 };
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -22,9 +23,7 @@ use super::input::Mistake;
 use super::item::Item;
 use super::options::Options;
 use super::part::comes_to;
-use super::plan::{
-    KIND, Key, Known, Plan, Planner, Terms, job, key, key_of_urls, key_with_target, saved,
-};
+use super::plan::{KIND, Key, Known, Plan, Planner, Terms, job, saved};
 use super::progress::{Event, Failed, Progress, Watch};
 use super::record::Archive;
 use super::save::Saver;
@@ -48,6 +47,13 @@ pub enum FetchError {
     /// The directory is not to be had.
     #[error("cannot use the directory `{}`", .0.display())]
     Directory(PathBuf, #[source] std::io::Error),
+    /// Somebody else is at work there.
+    #[error(
+        "another program fetches into `{}`{}: wait for its end, or choose another directory \
+         with `-d`",
+        .0.display(), .1.map(|pid| format!(" (process {pid})")).unwrap_or_default()
+    )]
+    InUse(PathBuf, Option<u32>),
     /// The store or the engine is not to be had.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -112,7 +118,13 @@ impl Run {
         let get =
             get(options, directory.clone(), saver, progress.clone(), watch.clone(), left_over);
         let builder = builder.worker(KIND, Getter(get.clone()));
-        let pace = builder.worker(segments::KIND, SegmentGetter(get.clone())).start()?;
+        let pace = builder.worker(segments::KIND, SegmentGetter(get.clone())).start();
+        let pace = pace.map_err(|error| match error {
+            StartError::Store(StoreError::InUse { pid, .. }) => {
+                FetchError::InUse(path.clone(), pid)
+            }
+            error => error.into(),
+        })?;
         *get.pace.lock().unwrap_or_else(PoisonError::into_inner) = Some(pace.clone());
         let mut run = Run {
             pace,
@@ -241,7 +253,7 @@ impl Run {
         let mut items = Vec::with_capacity(batch.len());
         for read in batch {
             match read {
-                Ok(item) => items.push((key(&item), item)),
+                Ok(item) => items.push((self.planner.key(&item), item)),
                 Err(mistake) => {
                     self.summary.mistakes += 1;
                     self.watch.event(&Event::Mistake(mistake));
@@ -341,7 +353,7 @@ impl Run {
     /// The file that stands where an item is to go, if the same addresses brought it for another
     /// entry, such as one that says less, or if it is what the checksum says.
     async fn known_by_target(&self, item: &Item, target: &str) -> Result<Known, FetchError> {
-        let keys = [key(item), key_with_target(item, target), key_of_urls(item)];
+        let keys = self.planner.keys_of(item, target);
         let mut tried = false;
         let left = self.standing.get(target);
         if let Some((_, saved)) =
@@ -389,7 +401,7 @@ impl Run {
             Plan::Fail(message) => ("name", String::new(), message),
             Plan::Exists(target) => {
                 let message = format!(
-                    "`{target}` exists and was not fetched from here: move it away, or allow it \
+                    "`{target}` exists and is not what this would fetch: move it away, or allow it \
                      to be replaced with `--overwrite`"
                 );
                 ("exists", target, message)

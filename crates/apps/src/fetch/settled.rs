@@ -30,7 +30,12 @@ pub(super) fn settled(report: &Report) -> Settled {
             }
             CallOutcome::Failed(found) => failure = Some(found.clone()),
             CallOutcome::Skipped(Skip::MaxWait { wait, .. }) => {
-                let message = format!("`{}` stays closed for {wait}", call.lane);
+                let host = call.lane.strip_prefix("host:").unwrap_or(&call.lane);
+                let wait = paceline::Span::secs(wait.0.div_ceil(1_000_000));
+                let message = format!(
+                    "`{host}` is left alone for {wait}, after failures or at its own wish; \
+                     `--max-wait` says how long to wait for it"
+                );
                 deferred = Some(("closed", message));
             }
             CallOutcome::Skipped(_) | CallOutcome::Cancelled => {

@@ -32,7 +32,7 @@ resumed. What is known is kept in DIR/.paceline/.
 Examples:
   paceline fetch https://example.org/a.iso https://example.org/b.iso
   paceline fetch -i list.txt -d downloads --per-host 2 --every 1s
-  curl -s https://example.org/SHA256SUMS | paceline fetch -i - --base https://example.org/
+  curl -fsS https://example.org/SHA256SUMS | paceline fetch -i - --base https://example.org/
   paceline fetch -i list.txt --failed-out failed.txt --format jsonl
 
 Exit codes: 0 all there; 1 some failed; 2 wrong usage; 75 some put off by limits or `--deadline`;
@@ -117,7 +117,7 @@ pub struct Arguments {
     /// A host that stays closed for longer is left for another run [default: 2m, or what its own limits may take]
     #[arg(long, value_name = "SPAN", help_heading = "Patience")]
     max_wait: Option<Span>,
-    /// Stop after so long, and leave the rest for another run
+    /// Stop after so long, with 3 s for what runs, and leave the rest for another run
     #[arg(long, value_name = "SPAN", help_heading = "Patience")]
     deadline: Option<Span>,
     /// How long a connection may take to come about
@@ -243,8 +243,11 @@ impl Arguments {
         let host = self.host_limits(config);
         let mut lanes: Vec<(String, Limits)> = Vec::new();
         for lane in config.lanes.iter().filter(|lane| lane.name.starts_with("host:")) {
-            let limits = if lane.name == "host:*" { &host } else { &lane.limits };
-            lanes.push((lane.name.clone(), limits.clone()));
+            let limits = match &*lane.name {
+                "host:*" => host.clone(),
+                _ => self.tightened(lane.limits.clone()),
+            };
+            lanes.push((lane.name.clone(), limits));
         }
         let max_wait = self.max_wait.unwrap_or_else(|| self.default_max_wait(&host, &lanes));
         Ok(Options {
@@ -293,6 +296,15 @@ impl Arguments {
             limits().flat_map(|limits| &limits.windows).map(|window| window.rate.per.times(2));
         let rules = self.robots.then_some(Span::hours(1));
         gaps.chain(windows).chain(rules).chain([Span::mins(2)]).max().expect("there is one")
+    }
+
+    /// The limits of a host that the file names: of what is said there and here, the stricter.
+    fn tightened(&self, mut limits: Limits) -> Limits {
+        limits.in_flight =
+            self.per_host.map_or(limits.in_flight, |most| most.min(limits.in_flight));
+        limits.every = limits.every.max(self.every);
+        limits.windows.extend(self.rate.iter().map(|rate| Window::new(*rate)));
+        limits
     }
 
     /// The limits of a host: what is said here counts more than the file.

@@ -146,8 +146,8 @@ impl FailedOut {
         // Beside it, and named at the end: the list that is read may be the same file.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let file = NamedTempFile::new_in(folder.unwrap_or(Path::new("."))).with_context(refused)?;
-        let whole = |path: &Path| path.canonicalize().ok();
-        let is_list = lists.iter().any(|list| whole(list).is_some() && whole(list) == whole(path));
+        let same = |list: &PathBuf| same_file(list, path).unwrap_or(false);
+        let is_list = lists.iter().any(same);
         let (path, file) = (path.to_path_buf(), BufWriter::new(file));
         Ok(FailedOut { path, file, is_list, trouble: None })
     }
@@ -227,6 +227,17 @@ impl Heard {
     }
 }
 
+/// Whether a list, which may be `-` for stdin, is the file at a path.
+fn same_file(list: &Path, path: &Path) -> io::Result<bool> {
+    let file = rustix::fs::stat(path)?;
+    let list = if list == Path::new("-") {
+        rustix::fs::fstat(io::stdin())?
+    } else {
+        rustix::fs::stat(list)?
+    };
+    Ok((list.st_dev, list.st_ino) == (file.st_dev, file.st_ino))
+}
+
 /// An entry that this program and aria2c read.
 fn write(file: &mut impl io::Write, failed: &Failed) -> io::Result<()> {
     let message = failed.message.replace(['\r', '\n'], " ");
@@ -296,7 +307,10 @@ fn told(summary: &Summary) -> String {
         (summary.failed, "failed"),
         (summary.deferred, "put off"),
         (summary.parked, "left for the next run"),
-        (summary.mistakes, "mistakes in the list"),
+        (
+            summary.mistakes,
+            if summary.mistakes == 1 { "mistake in the list" } else { "mistakes in the list" },
+        ),
     ];
     let mut parts: Vec<String> = counts
         .into_iter()

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::arguments::Shown;
 use super::report::Reporter;
-use crate::output::say;
+use crate::output::{draws, say};
 
 /// Bars for single files at most; more would only flicker.
 const MOST_BARS: usize = 4;
@@ -180,6 +180,7 @@ impl Picture {
         let style = ProgressStyle::with_template(
             "  {bar:24} {binary_bytes:>10}/{binary_total_bytes:10} {wide_msg}",
         );
+        draws(Some(screen.clone()));
         Picture { screen, line, style: style.expect("the template is right"), bars: Vec::new() }
     }
 
@@ -202,6 +203,7 @@ impl Picture {
     }
 
     fn clear(&self) {
+        draws(None);
         let _ = self.screen.clear();
     }
 }

@@ -257,6 +257,31 @@ fn a_file_that_came_meanwhile_is_not_taken_for_the_one_that_was_put_off() {
 }
 
 #[test]
+fn a_run_does_what_it_is_told_and_not_what_another_left() {
+    let (server, place) = (server(), Place::new());
+    let list = place.list([server.url("/a"), server.url("/b"), server.url("/hello")]);
+    place.fetch(&["-i", &list, "--every", "10s", "--deadline", "300ms"]).exits(75);
+    assert_eq!(place.names(), ["a"]);
+    let ended = place.fetch(&[&server.url("/x/y/z.txt")]).exits(0);
+    assert_eq!((ended.summary("fetched"), server.log().len()), (1, 2));
+    place.fetch(&["-i", &list]).exits(0);
+    assert_eq!((place.names().len(), server.log().len()), (4, 4));
+    // The same address, but another file.
+    place.fetch(&[&server.url("/x/y/z.txt"), "--tree"]).exits(0);
+    assert_eq!((place.names().len(), server.log().len()), (5, 5));
+}
+
+#[test]
+fn two_runs_in_one_directory_do_not_mix() {
+    let (server, place) = (server(), Place::new());
+    let running = place.start(&[&server.url("/a"), &server.url("/b"), "--every", "10s"]);
+    server.wait_until(|log| log.len() == 1);
+    let ended = place.fetch(&[&server.url("/hello")]).exits(1);
+    assert!(ended.stderr.contains("choose another directory with `-d`"), "{}", ended.stderr);
+    running.kill();
+}
+
+#[test]
 fn a_list_that_is_not_there_is_noticed_before_anything_is_done() {
     let place = Place::new();
     place.fetch(&["-i", "no-such-list", "--failed-out", "failed"]).exits(2);

@@ -68,7 +68,7 @@ fn l7_a_dead_host_is_not_asked_for_each_of_its_files() {
     let ended = ended.exits(75);
     assert!(server.connections() < 20, "{} connections", server.connections());
     assert_eq!(ended.summary("deferred") + ended.summary("failed"), 200);
-    assert!(ended.stderr.contains("stays closed"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("is left alone for"), "{}", ended.stderr);
 }
 
 #[test]
@@ -116,6 +116,18 @@ fn a_lane_of_the_configuration_has_the_last_word_about_its_host() {
     let gap = paceline_mock::Limit::Gap(Span::millis(150));
     assert_eq!(slow.violations(gap, Span::millis(5)), []);
     assert!(!free.violations(gap, Span::millis(5)).is_empty());
+}
+
+#[test]
+fn of_the_configuration_and_the_command_the_stricter_counts() {
+    let (server, place) = (Files::start(), Place::new());
+    server.generate("/f/*", 100);
+    let lane = format!("[lanes.\"host:{}\"]\nevery = \"10ms\"\n", server.addr());
+    std::fs::write(place.path().join("paceline.toml"), lane).expect("written");
+    let list = place.list(generated(&server, "f", 4));
+    place.fetch(&["-i", &list, "--every", "100ms"]).exits(0);
+    let gap = paceline_mock::Limit::Gap(Span::millis(100));
+    assert_eq!(server.violations(gap, Span::millis(5)), []);
 }
 
 #[test]

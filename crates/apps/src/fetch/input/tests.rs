@@ -72,7 +72,7 @@ fn a_plain_list_has_a_url_on_each_line() {
 fn options_belong_to_the_urls_above_them() {
     let list = format!(
         "https://a/1\thttps://b/1\n out=x y/z.iso\n\n# why\n\tdir=./d/\n  \
-         checksum=sha-256={SHA256}\n split=5\n header=Authorization: x\n\
+         checksum=sha-256={SHA256}\n split=5\n\
          https://a/2\n out=one\n out=two\n"
     );
     let expected = format!(
@@ -108,6 +108,8 @@ fn an_indented_url_does_not_pass_for_an_option() {
     );
     check("https://a/1\n https://a/2?b=c", Format::Aria2, &format!("list:2: {option}"));
     check("https://a/1\n pause", Format::Aria2, &format!("list:2: {option}"));
+    let header = "`header` is not read from lists: use the options of this command";
+    check("https://a/1\n header=a: b", Format::Aria2, &format!("list:2: {header}"));
     let plain = "an indented line is an option in aria2's format, and this list is plain: \
                  take the spaces away if it is a URL";
     check("https://a/1\n out=x", Format::Plain, &format!("https://a/1\nlist:2: {plain}"));

@@ -3,6 +3,10 @@
 use super::{checked_path, manifest};
 use crate::fetch::item::{Item, MOST_MIRRORS, url_of};
 
+/// Options of aria2 without which something else would be fetched, or nothing.
+const NEEDED: [&str; 7] =
+    ["header", "referer", "user-agent", "http-user", "http-passwd", "load-cookies", "all-proxy"];
+
 /// What is said of an option without an entry.
 pub(super) const ORPHAN: &str = "an indented line is an option of the URL above it, and there is \
                                  none: take the spaces away if it is a URL";
@@ -49,6 +53,11 @@ pub(super) fn apply(line: &str, item: &mut Item) -> Result<(), String> {
         "checksum" => {
             let checksum = value.parse();
             item.checksum = Some(checksum.map_err(|error| named(format!("{error}")))?);
+        }
+        name if NEEDED.contains(&name) => {
+            return Err(format!(
+                "`{name}` is not read from lists: use the options of this command"
+            ));
         }
         _ => {}
     }

@@ -318,7 +318,7 @@ def read_wire_log(killed_at):
     with open(WORK / "wire.log") as log:
         for line in log:
             ended_at, lasted, host, _connection, _status, _bytes, uri = line.split()
-            begun_at = float(ended_at) - float(lasted)
+            begun_at = round(float(ended_at) - float(lasted), 3)
             # A dead client has no request in flight, even if the server notices a moment later.
             death_at = next((at for at in killed_at if at >= begun_at), math.inf)
             requests.append(Request(begun_at, min(float(ended_at), death_at), host, uri))
@@ -340,12 +340,13 @@ def most_at_once(requests):
     """The requests in flight at the widest moment.
 
     The log counts in milliseconds. What ends in the one in which another begins is taken to have
-    ended before: this may see too few at once, never too many.
+    ended before, also if it began in it: this may see too few at once, never too many.
     """
     running, widest = [], []
     for request in requests:
-        # Half a millisecond, since begun_at is a difference of two rounded decimals.
-        running = [it for it in running if it.ended_at > request.begun_at + 0.0005] + [request]
+        running = [it for it in running if it.ended_at > request.begun_at]
+        if request.ended_at > request.begun_at:
+            running.append(request)
         widest = max(widest, running, key=len)
     return widest
 

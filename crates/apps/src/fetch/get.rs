@@ -10,6 +10,7 @@ use http_body_util::Empty;
 use hyper::header::LOCATION;
 use hyper::{Request, StatusCode};
 use paceline::{Announced, Call, Failed, Failure, JobId, Paceline, Work, Worker};
+use tokio::sync::Notify;
 use url::Url;
 
 use super::answer::{Refusal, is_empty, refusal};
@@ -64,6 +65,8 @@ pub(super) struct Get {
 pub(super) struct LeftOver {
     /// Its last job, once that is known.
     pub(super) last_job: OnceLock<JobId>,
+    /// Told when it is.
+    pub(super) ended: Notify,
     /// Whether any half file may be there to be resumed.
     pub(super) half_files: AtomicBool,
     /// When it last said something to its store, in seconds; no file of it is much younger.
@@ -185,7 +188,7 @@ impl<'a> Attempt<'a> {
     }
 
     async fn run(&mut self) -> Result<Saved, Came> {
-        self.is_ours()?;
+        self.is_ours().await?;
         self.obey().await?;
         let (folder, _) = split(&self.task.target);
         let folder = self.get.directory.folder(folder)?;
@@ -239,17 +242,21 @@ impl<'a> Attempt<'a> {
 
     /// This run does what its list says. Of an earlier one's work only that is of use which was
     /// complete, and never told.
-    pub(super) fn is_ours(&self) -> Result<(), Came> {
-        let earlier = self.get.left_over.last_job.get();
+    pub(super) async fn is_ours(&self) -> Result<(), Came> {
+        let left_over = &self.get.left_over;
+        let earlier = left_over.last_job.get();
         if earlier.is_some_and(|last| self.call.id().job > *last) {
             return Ok(());
         }
-        Err(match (self.get.standing(self.task), earlier) {
-            (Some(saved), _) => Came::Saved(Box::new(saved)),
-            // It is about to be ended.
-            (None, None) => Came::Late,
-            (None, Some(_)) => permanent("left", "an earlier run has left it"),
-        })
+        if let Some(saved) = self.get.standing(self.task) {
+            return Err(Came::Saved(Box::new(saved)));
+        }
+        let ended = left_over.ended.notified();
+        if left_over.last_job.get().is_none() {
+            // It is about to be withdrawn, and this attempt with it.
+            ended.await;
+        }
+        Err(permanent("left", "an earlier run has left it"))
     }
 
     /// Sends one request: the only place that does.

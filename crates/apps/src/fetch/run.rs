@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use paceline::{
     Ended, Following, JobId, JobState, JobView, NotSubmitted, Paceline, Report, StartError,
@@ -168,23 +169,14 @@ impl Run {
             let mut after = None;
             loop {
                 let (page, next) = self.pace.list(after, 1_000, Some(state)).await?;
-                let mut ending = FuturesUnordered::new();
-                for view in page {
-                    let id = view.stored.record.id;
-                    last = last.max(id);
-                    let payload = self.pace.payload(id).await?;
-                    let task = payload.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-                    match task.as_ref().and_then(|task: &Task| self.get.standing(task)) {
-                        // Its attempt will say so, whenever its host lets it.
-                        Some(saved) => {
-                            let urls = task.map(|task| task.urls).unwrap_or_default();
-                            self.standing.insert(saved.file.clone(), (urls, saved));
-                        }
-                        None => ending.push(self.pace.cancel(id)),
+                last = last.max(page.last().map(|view| view.stored.record.id).unwrap_or_default());
+                // All at once, so that they share their turns.
+                let ids = page.iter().map(|view| view.stored.record.id);
+                let standing = join_all(ids.map(|id| self.end_or_keep(id))).await;
+                for kept in standing {
+                    if let Some((urls, saved)) = kept? {
+                        self.standing.insert(saved.file.clone(), (urls, saved));
                     }
-                }
-                while let Some(ended) = ending.next().await {
-                    ended?;
                 }
                 match next {
                     Some(next) => after = Some(next),
@@ -193,7 +185,22 @@ impl Run {
             }
         }
         let _ = self.get.left_over.last_job.set(last);
+        self.get.left_over.ended.notify_waiters();
         Ok(())
+    }
+
+    /// Ends a job, unless its file is there: then its attempt will say so, whenever its host lets
+    /// it.
+    async fn end_or_keep(&self, id: JobId) -> Result<Option<(Vec<String>, Saved)>, Ended> {
+        let payload = self.pace.payload(id).await?;
+        let task: Option<Task> = payload.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        if let Some(task) = task
+            && let Some(saved) = self.get.standing(&task)
+        {
+            return Ok(Some((task.urls, saved)));
+        }
+        self.pace.cancel(id).await?;
+        Ok(None)
     }
 
     fn follow(&mut self, following: Following, key: Key, task: Task) {

@@ -115,7 +115,7 @@ impl Attempt<'_> {
     }
 
     async fn assemble_pieces(&self) -> Result<Saved, Came> {
-        self.is_ours()?;
+        self.is_ours().await?;
         if self.get.rules.as_ref().is_some_and(|rules| !rules.knows(self.url)) {
             // Back to the host, whose rules come before its pieces.
             return Err(Came::Moved(Box::new(self.task.again(self.url)), self.url.clone()));
@@ -264,7 +264,7 @@ impl Worker for SegmentGetter {
 impl Attempt<'_> {
     /// Fetches one piece into its place.
     async fn piece(&mut self, piece: &Piece) -> Result<(), Came> {
-        self.is_ours()?;
+        self.is_ours().await?;
         let (get, call, url) = (self.get, self.call, self.url);
         let (folder, _) = split(&piece.task.target);
         let folder = get.directory.folder(folder)?;

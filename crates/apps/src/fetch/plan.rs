@@ -26,8 +26,6 @@ pub(super) enum Known {
     Right(Saved),
     /// A file that is not what the list wants now.
     Wrong(Saved),
-    /// No file, but this name is the item's own: it was to go there before.
-    Tried(String),
 }
 
 /// What becomes of an item.
@@ -38,7 +36,7 @@ pub(super) enum Plan {
     Fetch(Box<Task>),
     /// Something has its name already.
     Exists(String),
-    /// Another item of the list has its name, or it itself had.
+    /// Another item of the list has its name, or the same one in another entry.
     Wanted(String),
     /// It cannot be, in these words.
     Fail(String),
@@ -107,7 +105,6 @@ impl Planner {
     pub(super) fn plan(&mut self, item: &Item, known: Known, directory: &Directory) -> Plan {
         let (saved, have) = match known {
             Known::Nothing => return self.fresh(item, directory),
-            Known::Tried(target) => return self.fetch_to(target, item, directory),
             Known::Right(saved) if self.fetched == Fetched::Keep => {
                 self.taken(&saved.file);
                 return Plan::There(saved);

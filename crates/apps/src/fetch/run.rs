@@ -96,7 +96,7 @@ pub struct Run {
 type Told = (JobId, Result<Arc<Report>, Ended>);
 
 impl Run {
-    /// Opens the directory and its store, and goes on with what is left there.
+    /// Opens the directory and its store, and ends what an earlier run has left there.
     pub async fn start(options: Options, watch: Arc<dyn Watch>) -> Result<Run, FetchError> {
         let path = options.directory.clone();
         let refused = |error| FetchError::Directory(path.clone(), error);
@@ -224,12 +224,13 @@ impl Run {
                 break End::Complete;
             }
             let room = MOST_OPEN.saturating_sub(self.open.len()).min(BATCH);
+            let wants = room > 0 && (more || !self.again.is_empty());
             tokio::select! {
                 biased;
                 () = &mut stop => break End::Interrupted,
                 () = until(deadline) => break End::Deadline,
                 Some((id, report)) = self.following.next() => self.told(id, &*report?),
-                read = next(&mut items, &mut self.again, &mut batch, room), if room > 0 && (more || !self.again.is_empty()) => {
+                read = next(&mut items, &mut self.again, &mut batch, room), if wants => {
                     more = more && read > 0;
                     if !more {
                         self.progress.end_list();
@@ -361,30 +362,19 @@ impl Run {
     /// entry, such as one that says less, or if it is what the checksum says.
     async fn known_by_target(&self, item: &Item, target: &str) -> Result<Known, FetchError> {
         let keys = self.planner.keys_of(item, target);
-        let mut tried = false;
-        let left = self.standing.get(target);
-        if let Some((_, saved)) =
-            left.filter(|(urls, _)| item.urls.iter().map(Url::as_str).eq(urls.iter().map(|u| &**u)))
-        {
+        let same = |(urls, _): &&(Vec<String>, Saved)| {
+            item.urls.iter().map(Url::as_str).eq(urls.iter().map(String::as_str))
+        };
+        if let Some((_, saved)) = self.standing.get(target).filter(same) {
             return self.held_to(item, saved.clone()).await;
         }
         for view in self.pace.finished(keys).await?.into_iter().flatten() {
-            match saved(&view) {
-                Some(saved) if saved.file == target => match self.known(item, Some(&view)).await? {
+            if saved(&view).is_some_and(|saved| saved.file == target) {
+                match self.known(item, Some(&view)).await? {
                     Known::Nothing => {}
                     known => return Ok(known),
-                },
-                Some(_) => {}
-                None => {
-                    let payload = self.pace.payload(view.stored.record.id).await?;
-                    let task =
-                        payload.and_then(|bytes| serde_json::from_slice::<Task>(&bytes).ok());
-                    tried |= task.is_some_and(|task| task.target == target);
                 }
             }
-        }
-        if tried && matches!(self.directory.length(target), Ok(None)) {
-            return Ok(Known::Tried(target.to_string()));
         }
         let file = self.directory.plain_file(target).ok().flatten();
         let (Some(checksum), Some(file)) = (&item.checksum, file) else {

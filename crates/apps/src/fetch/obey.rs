@@ -31,7 +31,7 @@ impl Attempt<'_> {
         if let Some(detour) = &self.task.detour {
             let file = self.task.file_url(self.call.id().index);
             let file = file.ok_or_else(|| permanent("payload", "no address"))?;
-            // Another attempt may have been here before, or nobody asks for rules any more.
+            // Another attempt may have been here before.
             return Err(match &self.get.rules {
                 Some(rules) if !rules.knows(&file) => {
                     self.ask_rules(rules, &file, self.url, detour.redirects).await?
@@ -77,7 +77,7 @@ impl Attempt<'_> {
                 let _ = tokio::time::timeout(LONGEST_WAIT, told).await;
                 return Err(Came::Late);
             }
-            // An earlier run has left it: the file that it belongs to asks.
+            // They were known, and there was no room for them.
             Look::Ask(_) | Look::Elsewhere(_) => {}
         }
         Ok(())

@@ -11,6 +11,8 @@ pub enum Mutant {
     ChargedAtReserve,
     /// L4: an attempt that has a reservation is sent although `send_by` has passed.
     SendByUnchecked,
+    /// L4: a power cut takes promises with it that limits count.
+    PromisesPass,
     /// L4: workers are started before their reservation is durable.
     ReservationNotAwaited,
     /// L2: the gap is forgotten between different priorities.

@@ -12,6 +12,8 @@ use crate::time::{Span, Time};
 pub struct Plan {
     /// To be committed before anything else happens.
     pub writes: Vec<Write>,
+    /// How many of them tell nobody anything once the machine itself has stopped.
+    pub(crate) passing: usize,
     /// Attempts to start, once that is durable.
     pub starts: Vec<Start>,
     /// Attempts whose work is no longer wanted.
@@ -23,9 +25,16 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Whether its writes have to outlive the process only. After a power cut nobody misses the
+    /// promise of an attempt that no limit counts and that is made again: nothing was said yet.
+    pub fn is_passing(&self) -> bool {
+        self.passing == self.writes.len()
+    }
+
     /// Empties it for the next turn; the room it has stays.
     pub fn clear(&mut self) {
         self.writes.clear();
+        self.passing = 0;
         self.starts.clear();
         self.aborts.clear();
         self.lookups.clear();

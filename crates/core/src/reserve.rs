@@ -1,7 +1,7 @@
 //! Reserve: the promise of one attempt, and what is known of its start and end (L4, L5).
 
 use crate::call::{ANY_WAIT, State, Step};
-use crate::core::{Attempt, Core, Moment};
+use crate::core::{Attempt, Core, Moment, OnCrash};
 use crate::job::AttemptId;
 use crate::mutant::Mutant;
 use crate::plan::{Event, Plan, Start};
@@ -42,6 +42,9 @@ impl Core {
         self.pool.take();
         let call = &self.calls[number];
         let id = self.call_id(number);
+        let kind = &self.kinds[self.jobs[job].kind as usize];
+        let counts = remembers || kind.on_crash == OnCrash::Fail;
+        plan.passing += usize::from(!counts || Mutant::PromisesPass.on());
         plan.writes.push(Write::Reserve(Reservation {
             lane: self.lanes[lane_number].id,
             attempt,
@@ -56,7 +59,7 @@ impl Core {
             attempt,
             call: id,
             lane: lane.name.clone(),
-            kind: self.kinds[self.jobs[job].kind as usize].name.clone(),
+            kind: kind.name.clone(),
             before: call.attempts,
             start_at: if Mutant::StartsEarly.on() { now.time } else { start_at },
             send_by,

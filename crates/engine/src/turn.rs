@@ -366,7 +366,11 @@ impl<S: Store> Machine<S> {
             next: self.core.counters(),
         };
         self.commits += 1;
-        self.store.commit(&stamp, &plan.writes)
+        if plan.is_passing() {
+            self.store.commit_soon(&stamp, &plan.writes)
+        } else {
+            self.store.commit(&stamp, &plan.writes)
+        }
     }
 
     fn with_payloads(&mut self, starts: Vec<Start>) -> Result<Vec<(Start, Blob)>, StoreError> {

@@ -22,6 +22,8 @@ pub(crate) enum Act {
     Crash(Span),
     /// The same, with the whole machine.
     Reboot(Span),
+    /// A reboot soon after the next promise that is not synced.
+    RebootAtPromise(Span),
     /// It comes back with another configuration.
     Restart(Box<Setup>),
     StepWall(i64),

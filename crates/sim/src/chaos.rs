@@ -62,12 +62,13 @@ impl Summary {
 impl std::fmt::Display for Summary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Counts { jobs, calls, reports, requests, answered, .. } = self.counts;
-        let Counts { unused, timeouts, crashes, turns, .. } = self.counts;
+        let Counts { unused, timeouts, crashes, forgotten, turns, .. } = self.counts;
         let hours = self.lasted.0 / Span::hours(1).0;
         writeln!(f, "{} worlds, {hours} simulated hours, {turns} turns", self.worlds)?;
         writeln!(f, "{jobs} jobs, {calls} calls, {reports} reports, {requests} requests")?;
         writeln!(f, "{answered} requests answered before they were settled")?;
         writeln!(f, "{crashes} crashes, {unused} reservations unused, {timeouts} timeouts")?;
+        writeln!(f, "{forgotten} reservations forgotten in power cuts")?;
         for (kind, n) in &self.counts.kinds {
             writeln!(f, "{n:>9} {kind}")?;
         }
@@ -345,6 +346,7 @@ fn faults(world: &mut World, rng: &mut Rng, end: Time) {
             let lane = some_lane(world, rng);
             let act = match kind {
                 0 => Act::Crash(down),
+                1 if rng.one_in(2) => Act::RebootAtPromise(down),
                 1 => Act::Reboot(down),
                 2 => Act::Restart(Box::new(other_limits(&world.setup, rng))),
                 3 => Act::StepWall(rng.range(0, 7_200_000_000).cast_signed() - 3_600_000_000),

@@ -18,6 +18,8 @@ pub(crate) struct Counts {
     pub(crate) unused: u64,
     pub(crate) timeouts: u64,
     pub(crate) crashes: u64,
+    /// Promises that a power cut took with it.
+    pub(crate) forgotten: u64,
     pub(crate) turns: u64,
     pub(crate) rejected: u64,
     pub(crate) kinds: BTreeMap<&'static str, u64>,
@@ -42,7 +44,8 @@ impl Counts {
             Act::Temper(..) => self.more("service changes its temper"),
             Act::Lane(_, paceline::turn::LaneAct::Change(_)) => self.more("limits changed"),
             Act::Lane(..) => self.more("lane paused, resumed or reset"),
-            Act::Submit(_) | Act::Heal => {}
+            // One at a promise becomes a reboot, and is counted then.
+            Act::Submit(_) | Act::Heal | Act::RebootAtPromise(_) => {}
         }
     }
 
@@ -76,6 +79,7 @@ impl Counts {
         self.unused += other.unused;
         self.timeouts += other.timeouts;
         self.crashes += other.crashes;
+        self.forgotten += other.forgotten;
         self.turns += other.turns;
         self.rejected += other.rejected;
         for (kind, n) in &other.kinds {

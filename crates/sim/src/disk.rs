@@ -49,7 +49,26 @@ pub(crate) struct Tap {
     pub(crate) failed: Option<Fault>,
     /// Reservations of a commit that was lost.
     pub(crate) lost: Vec<Reservation>,
+    /// What was written and not synced: a kill leaves it, a power cut may not.
+    pub(crate) unsynced: Vec<(Stamp, Vec<Write>)>,
     commits: u64,
+}
+
+impl Tap {
+    /// The machine stops: of what was not synced so many commits are on the disk. Returns the
+    /// promises that are not.
+    pub(crate) fn power_cut(&mut self, survive: impl FnOnce(u64) -> u64) -> Vec<Reservation> {
+        let survivors = survive(self.unsynced.len() as u64);
+        let gone = self.unsynced.split_off(survivors as usize);
+        gone.iter().flat_map(|(_, writes)| reservations(writes)).cloned().collect()
+    }
+}
+
+fn reservations(writes: &[Write]) -> impl Iterator<Item = &Reservation> {
+    writes.iter().filter_map(|write| match write {
+        Write::Reserve(reservation) => Some(reservation),
+        _ => None,
+    })
 }
 
 /// A store that does as the tap says and tells it everything that became durable.
@@ -91,32 +110,32 @@ fn loses(write: &Write, commits: u64) -> bool {
     Mutant::StoreLosesWrite.on() && forgotten && commits.is_multiple_of(7)
 }
 
-impl Store for Faulty {
-    fn load(&mut self, each: &mut dyn FnMut(Record)) -> Result<Option<Stamp>, StoreError> {
-        self.inner.0.load(each)
+impl Faulty {
+    /// The promises that were not synced become so. Nobody asks for them before the next load, so
+    /// they come to the store no sooner than that, or with the commit that makes them safe.
+    fn sync(&mut self) -> Result<(), StoreError> {
+        let unsynced = std::mem::take(&mut lock(&self.tap).unsynced);
+        unsynced.iter().try_for_each(|(stamp, writes)| self.inner.0.commit_soon(stamp, writes))
     }
 
-    fn commit(&mut self, stamp: &Stamp, writes: &[Write]) -> Result<(), StoreError> {
+    /// Does with one commit as the tap says; `keep` puts it where it belongs.
+    fn through_the_tap(
+        &mut self,
+        writes: &[Write],
+        keep: impl FnOnce(&mut Faulty, Vec<Write>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         let mut tap = lock(&self.tap);
         let fault = tap.fault.take();
         tap.commits += 1;
         tap.failed = fault;
         if fault == Some(Fault::Lost) {
-            tap.lost.extend(writes.iter().filter_map(|write| match write {
-                Write::Reserve(reservation) => Some(reservation.clone()),
-                _ => None,
-            }));
+            tap.lost.extend(reservations(writes).cloned());
         } else {
             tap.committed.extend_from_slice(writes);
             let commits = tap.commits;
-            let kept: Vec<Write>;
-            let kept = if writes.iter().any(|write| loses(write, commits)) {
-                kept = writes.iter().filter(|write| !loses(write, commits)).cloned().collect();
-                &kept
-            } else {
-                writes
-            };
-            self.inner.0.commit(stamp, kept)?;
+            drop(tap);
+            let kept = writes.iter().filter(|write| !loses(write, commits));
+            keep(self, kept.cloned().collect())?;
         }
         match fault {
             None => Ok(()),
@@ -125,6 +144,27 @@ impl Store for Faulty {
                 source: "the simulated disk failed".into(),
             }),
         }
+    }
+}
+
+impl Store for Faulty {
+    fn load(&mut self, each: &mut dyn FnMut(Record)) -> Result<Option<Stamp>, StoreError> {
+        self.sync()?;
+        self.inner.0.load(each)
+    }
+
+    fn commit(&mut self, stamp: &Stamp, writes: &[Write]) -> Result<(), StoreError> {
+        self.through_the_tap(writes, |store, kept| {
+            store.sync()?;
+            store.inner.0.commit(stamp, &kept)
+        })
+    }
+
+    fn commit_soon(&mut self, stamp: &Stamp, writes: &[Write]) -> Result<(), StoreError> {
+        self.through_the_tap(writes, |store, kept| {
+            lock(&store.tap).unsynced.push((*stamp, kept));
+            Ok(())
+        })
     }
 
     fn payload(&mut self, job: JobId) -> Result<Option<Blob>, StoreError> {

@@ -11,6 +11,7 @@ pub const MUTANTS: &[(Mutant, &str)] = &[
     (Mutant::ChargedAtReserve, "L4"),
     (Mutant::SendByUnchecked, "L4"),
     (Mutant::ReservationNotAwaited, "L4"),
+    (Mutant::PromisesPass, "L4"),
     (Mutant::GapPerPriority, "L2"),
     (Mutant::SlotFreedEarly, "L5"),
     (Mutant::SlotFreedTwice, "L5"),

@@ -333,6 +333,17 @@ impl World {
         self.crash(span(down));
     }
 
+    /// The whole machine stops and comes back so much later; what was not synced is gone.
+    pub fn power_cut_for(&mut self, down: &str) {
+        self.settle_now();
+        self.act_at(self.now(), Act::Reboot(span(down)));
+    }
+
+    /// Commits that a power cut would take away.
+    pub fn unsynced(&self) -> usize {
+        self.tap.with(|tap| tap.unsynced.len())
+    }
+
     /// The next commit fails, though everything was written: nobody knows (B4).
     pub fn fail_commit(&mut self) {
         self.settle_now();

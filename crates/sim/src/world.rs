@@ -62,13 +62,15 @@ pub struct World {
     pub(crate) wire: BTreeMap<AttemptId, Request>,
     pub(crate) inbox: Vec<Input<Ticket>>,
 
+    pub(crate) tap: TapHandle,
     disk: Disk,
-    tap: TapHandle,
     machine: Option<Machine<Faulty>>,
     agenda: Agenda,
     /// A turn whose commit is still on its way.
     committing: Option<Done<Ticket>>,
     wake_at: Option<Time>,
+    /// How long the machine is down after the next promise that is not synced.
+    reboot_at_promise: Option<Span>,
     turns_at_once: u32,
     /// Whether the engine was ever started.
     pub(crate) begun: bool,
@@ -100,6 +102,7 @@ impl World {
             agenda: Agenda::default(),
             committing: None,
             wake_at: None,
+            reboot_at_promise: None,
             turns_at_once: 0,
             begun: false,
             wishes: 0,
@@ -217,8 +220,10 @@ impl World {
                 if !self.clock.stepped {
                     self.crash(down);
                     self.clock.reboot();
+                    self.forget_promises();
                 }
             }
+            Act::RebootAtPromise(down) => self.reboot_at_promise = Some(down),
             Act::Restart(setup) => {
                 self.crash(Span::millis(200));
                 self.setup = *setup;
@@ -268,9 +273,19 @@ impl World {
         }
     }
 
+    /// What was not synced may have been on its way to the disk: in a story none of it was.
+    fn forget_promises(&mut self) {
+        let (steady, rng) = (self.manners.steady, &mut self.rng);
+        let survive = |most| if steady { 0 } else { rng.range(0, most) };
+        let gone = self.tap.with(|tap| tap.power_cut(survive));
+        self.counts.forgotten += gone.len() as u64;
+        self.book.never_promised(&gone);
+    }
+
     fn heal(&mut self) {
         self.manners.commit_time = Span::ZERO;
         self.manners.stalls = 0;
+        self.reboot_at_promise = None;
         self.tap.with(|tap| tap.fault = None);
         for temper in self.tempers.values_mut() {
             *temper = Temper::healthy();
@@ -296,10 +311,15 @@ impl World {
         let heard: Vec<Heard> = inputs.iter().filter_map(Heard::of).collect();
         let machine = self.machine.as_mut().expect("only a running engine takes turns");
         let done = machine.turn(inputs, reading);
-        let (writes, failed) =
-            self.tap.with(|tap| (std::mem::take(&mut tap.committed), tap.failed.take()));
+        let (writes, failed, synced) = self.tap.with(|tap| {
+            (std::mem::take(&mut tap.committed), tap.failed.take(), tap.unsynced.is_empty())
+        });
         self.counts.turns += 1;
-        if !writes.is_empty() {
+        if !synced && let Some(down) = self.reboot_at_promise.take() {
+            let soon = Span(self.rng.range(0, 3_000));
+            self.after_act(soon, Act::Reboot(down));
+        }
+        if !writes.is_empty() && synced {
             (self.clock.stepped, self.clock.rebooted) = (false, false);
         }
         if failed != Some(Fault::Lost) {

@@ -22,6 +22,7 @@ pub fn all(fresh: &mut dyn FnMut() -> Open) {
     let promises = [
         a_new_store_is_empty,
         the_stamp_is_that_of_the_last_commit,
+        what_need_not_outlive_the_machine_is_there_all_the_same,
         what_was_written_is_read_back_in_order,
         a_write_replaces_what_it_names,
         a_later_write_of_a_batch_sees_the_earlier_ones,
@@ -133,6 +134,23 @@ fn the_stamp_is_that_of_the_last_commit(place: &mut Place) {
         assert_eq!(place.store().load(&mut |_| ()).expect("a load"), Some(stamp));
         assert_eq!(place.reopen().load(&mut |_| ()).expect("a load"), Some(stamp));
     }
+}
+
+fn what_need_not_outlive_the_machine_is_there_all_the_same(place: &mut Place) {
+    let stamp = |time| Stamp { time: Time(time), ..Stamp::default() };
+    let reserve = |id| [Write::Reserve(attempt(1, id))];
+    place.commit(&[Write::Lane(lane(1))]);
+    place.store().commit_soon(&stamp(1), &reserve(1)).expect("a commit");
+    place.store().commit_soon(&stamp(2), &reserve(2)).expect("a commit");
+    let promised = |ids: &[u64]| {
+        let attempts = ids.iter().map(|&id| Record::Reservation(attempt(1, id)));
+        [Record::Lane(lane(1))].into_iter().chain(attempts).collect::<Vec<_>>()
+    };
+    assert_eq!(place.records(), promised(&[1, 2]));
+    place.commit(&reserve(3));
+    place.store().commit_soon(&stamp(4), &reserve(4)).expect("a commit");
+    assert_eq!(place.records(), promised(&[1, 2, 3, 4]));
+    assert_eq!(place.store().load(&mut |_| ()).expect("a load"), Some(stamp(4)));
 }
 
 fn what_was_written_is_read_back_in_order(place: &mut Place) {

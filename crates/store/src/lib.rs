@@ -29,6 +29,13 @@ pub trait Store: Send {
     /// and has to be opened again.
     fn commit(&mut self, stamp: &Stamp, writes: &[Write]) -> Result<(), StoreError>;
 
+    /// The same for writes that have to outlive the process and not the machine: a kill takes
+    /// nothing from them, a power cut may take the last of them until the next `commit`, which
+    /// makes all before it as safe as itself.
+    fn commit_soon(&mut self, stamp: &Stamp, writes: &[Write]) -> Result<(), StoreError> {
+        self.commit(stamp, writes)
+    }
+
     /// The payload of a job, finished or not; `None` if there is no such job.
     fn payload(&mut self, job: JobId) -> Result<Option<Blob>, StoreError>;
 

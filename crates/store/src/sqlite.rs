@@ -30,10 +30,20 @@ pub struct Sqlite {
     path: PathBuf,
     /// A write failed (B4).
     unknown: bool,
+    outlives: Outlives,
     known: Option<Known>,
     buffer: Buffer,
     front: Front,
     pruned_to: PrunedTo,
+}
+
+/// What a commit outlives when it returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outlives {
+    /// The process: it is written.
+    Process,
+    /// The machine: it is synced.
+    Machine,
 }
 
 /// Where the next step of forgetting goes on.
@@ -57,6 +67,7 @@ impl Sqlite {
             _lock: lock,
             path,
             unknown: false,
+            outlives: Outlives::Machine,
             known: None,
             buffer: Buffer::default(),
             front: Front::new(Sqlite::FRONT_BYTES),
@@ -87,6 +98,7 @@ impl Sqlite {
     /// One transaction: all that `fill` writes, or the end of this store.
     fn write(
         &mut self,
+        outlives: Outlives,
         fill: impl FnOnce(&mut Writer<'_>) -> rusqlite::Result<()>,
     ) -> Result<(), StoreError> {
         self.usable()?;
@@ -96,11 +108,17 @@ impl Sqlite {
         let known = self.known.as_mut().expect("loaded above");
         // Until the commit is through, a panic on the way leaves it unknown as well.
         self.unknown = true;
-        let done =
-            Writer::begin(&self.connection, known, &mut self.buffer).and_then(|mut writer| {
-                fill(&mut writer)?;
-                writer.finish()
-            });
+        let ready = if self.outlives == outlives {
+            Ok(())
+        } else {
+            self.outlives = outlives;
+            schema::sync_commits(&self.connection, outlives)
+        };
+        let begun = ready.and_then(|()| Writer::begin(&self.connection, known, &mut self.buffer));
+        let done = begun.and_then(|mut writer| {
+            fill(&mut writer)?;
+            writer.finish()
+        });
         if let Err(error) = done {
             // After a failed sync nobody knows which pages are on disk: closing must not copy
             // them from the log to the file, the next start will judge.
@@ -108,6 +126,24 @@ impl Sqlite {
             return Err(schema::explain(&self.path, error));
         }
         self.unknown = false;
+        Ok(())
+    }
+
+    fn apply(
+        &mut self,
+        outlives: Outlives,
+        stamp: &Stamp,
+        writes: &[Write],
+    ) -> Result<(), StoreError> {
+        self.write(outlives, |writer| {
+            writes.iter().try_for_each(|write| writer.apply(write))?;
+            writer.stamp(stamp)
+        })?;
+        for write in writes {
+            if let Write::Answer(answer) = write {
+                self.front.keep(answer.clone());
+            }
+        }
         Ok(())
     }
 
@@ -181,16 +217,11 @@ impl Store for Sqlite {
     }
 
     fn commit(&mut self, stamp: &Stamp, writes: &[Write]) -> Result<(), StoreError> {
-        self.write(|writer| {
-            writes.iter().try_for_each(|write| writer.apply(write))?;
-            writer.stamp(stamp)
-        })?;
-        for write in writes {
-            if let Write::Answer(answer) = write {
-                self.front.keep(answer.clone());
-            }
-        }
-        Ok(())
+        self.apply(Outlives::Machine, stamp, writes)
+    }
+
+    fn commit_soon(&mut self, stamp: &Stamp, writes: &[Write]) -> Result<(), StoreError> {
+        self.apply(Outlives::Process, stamp, writes)
     }
 
     fn payload(&mut self, job: JobId) -> Result<Option<Blob>, StoreError> {
@@ -273,7 +304,7 @@ impl Store for Sqlite {
         if jobs.is_empty() && questions.is_empty() {
             return Ok(0);
         }
-        self.write(|writer| {
+        self.write(Outlives::Machine, |writer| {
             for &(job, key_hash) in &jobs {
                 writer.run(Sql::DropFinished, [job])?;
                 writer.run(Sql::DropPayload, [job])?;
@@ -340,6 +371,34 @@ mod tests {
         let lookup = Lookup { lane: answer(last).lane, key: answer(last).key };
         let found = store.answers(&[lookup], Time(0)).expect("answers");
         assert_eq!(found, [Some(answer(last))]);
+    }
+
+    #[test]
+    fn b1_only_what_need_not_outlive_the_machine_is_not_synced() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut store = Sqlite::open(&directory.path().join("store.db")).expect("a new store");
+        let level = |store: &Sqlite| {
+            let sql = "PRAGMA synchronous";
+            store.connection.query_row(sql, [], |row| row.get::<_, u8>(0)).expect("a level")
+        };
+        let (normal, full) = (1, 2);
+        assert_eq!(level(&store), full);
+        let stamp = Stamp::default();
+        store.commit_soon(&stamp, &[]).expect("a commit");
+        store.commit_soon(&stamp, &[]).expect("a commit");
+        assert_eq!(level(&store), normal);
+        store.commit(&stamp, &[]).expect("a commit");
+        assert_eq!(level(&store), full);
+        store.commit_soon(&stamp, &[]).expect("a commit");
+        let answer = CachedAnswer {
+            lane: "arxiv".into(),
+            key: b"old".as_slice().into(),
+            value: None,
+            expires_at: Time(1),
+        };
+        store.commit_soon(&stamp, &[Write::Answer(answer)]).expect("a commit");
+        assert_eq!(store.prune(Time(0), Time(9)).expect("a step"), 1);
+        assert_eq!(level(&store), full);
     }
 
     #[test]

@@ -321,6 +321,16 @@ impl Book {
         }
     }
 
+    pub(super) fn call_never_reserved(&mut self, reservation: &Reservation) {
+        let CallId { job, index } = reservation.call;
+        let job = self.jobs.get_mut(&job).expect("its end would have been synced");
+        let call = &mut job.calls[usize::from(index)];
+        call.tries -= 1;
+        if call.state == State::Running(reservation.attempt) {
+            call.state = State::Waiting;
+        }
+    }
+
     fn started_by_cache_check(&self, id: JobId, index: u16) -> bool {
         self.jobs[&id].calls[usize::from(index)].outcome.is_none()
     }

@@ -1,10 +1,26 @@
 //! What becomes of an attempt: when it started, when its slot was free, when it ended (L4, L5).
 
-use paceline_core::{AttemptId, Time};
+use paceline_core::{AttemptId, Reservation, Time};
 
 use super::Book;
 
 impl Book {
+    /// A power cut took these promises with it. The engine cannot count them any more; what the
+    /// services saw of them stays seen, and must break no limit.
+    pub(crate) fn never_promised(&mut self, gone: &[Reservation]) {
+        for reservation in gone {
+            let name = self.tries[&reservation.attempt].clone();
+            if let Some(known) = self.lane(&name).find_mut(reservation.attempt) {
+                (known.unused, known.end_durable) = (true, true);
+            }
+            self.call_never_reserved(reservation);
+        }
+        // Their numbers are given out again.
+        if let Some(first) = gone.first() {
+            self.newest = AttemptId(first.attempt.0 - 1);
+        }
+    }
+
     pub(super) fn start_known(&mut self, attempt: AttemptId, at: Time) {
         let Some(name) = self.tries.get(&attempt).cloned() else { return };
         if let Some(known) = self.lane(&name).find_mut(attempt)

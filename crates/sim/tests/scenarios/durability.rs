@@ -112,3 +112,61 @@ fn b3_work_of_an_unknown_kind_is_parked_until_a_start_that_knows_it() {
     22.000 report #1 done, all
     ");
 }
+
+#[test]
+fn l4_a_power_cut_takes_no_promise_that_a_limit_counts() {
+    let mut world = World::new().lane("paced", every("20s")).lane("free", Limits::default());
+    world.submit(job(1).on("paced"));
+    world.submit(job(2).on("paced"));
+    world.submit(job(3).on("free"));
+    world.submit(job(4).on("free"));
+    world.answer(2, done().after("5s"));
+    world.answer(3, done().after("21s").settled_after("1s"));
+    world.answer(4, done().after("5s"));
+    world.run_for("21500ms");
+    assert_eq!(world.unsynced(), 1, "the promise of #4 and no other");
+    world.power_cut_for("1s");
+    insta::assert_snapshot!(world.run_for("70s"), @"
+     0.000 start #1 paced background
+     0.000 start #3 free background
+     1.000 done #1 paced
+     1.000 report #1 done, all
+    20.000 start #2 paced background
+    21.000 answered #3 free
+    21.000 start #4 free background
+    21.500 crash
+    22.500 start #3 free background
+    23.500 done #3 free
+    23.500 report #3 done, all
+    23.500 start #4 free background
+    24.500 done #4 free
+    24.500 report #4 done, all
+    40.050 start #2 paced background
+    41.050 done #2 paced
+    41.050 report #2 done, all
+    ");
+    assert!(world.idle());
+}
+
+#[test]
+fn b2_a_power_cut_takes_no_promise_of_work_that_must_not_be_repeated() {
+    let mut world = World::new().lane("bank", Limits::default()).kind("pay", OnCrash::Fail);
+    for n in 1..=2 {
+        world.submit(job(n).kind("pay").on("bank"));
+        world.answer(n, done().after("1s").settled_after("5s"));
+    }
+    world.run_for("1500ms");
+    assert_eq!(world.unsynced(), 0);
+    world.power_cut_for("1s");
+    insta::assert_snapshot!(world.run_for("20s"), @"
+    0.000 start #1 bank background
+    1.000 answered #1 bank
+    1.000 start #2 bank background
+    1.500 crash
+    2.500 failed #1 bank crash
+    2.500 report #1 failed, inconclusive
+    2.500 failed #2 bank crash
+    2.500 report #2 failed, inconclusive
+    ");
+    assert!(world.idle());
+}

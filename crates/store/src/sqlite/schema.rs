@@ -5,6 +5,7 @@ use std::path::Path;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
+use super::Outlives;
 use crate::StoreError;
 
 /// Says that a SQLite file is ours: `Pace` in ASCII.
@@ -112,14 +113,24 @@ fn version(path: &Path, connection: &Connection) -> Result<u32, StoreError> {
 
 fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
-    // Anything less than FULL loses acknowledged commits when the power fails.
-    connection.pragma_update(None, "synchronous", "FULL")?;
+    sync_commits(connection, Outlives::Machine)?;
     // Small checkpoints: a commit that has to wait for one waits 4 ms, not 20.
     connection.pragma_update(None, "wal_autocheckpoint", 500)?;
     // After one huge commit the log gives its space back.
     connection.pragma_update(None, "journal_size_limit", 16 << 20)?;
     connection.pragma_update(None, "cache_size", -64_000)?;
     connection.pragma_update(None, "temp_store", "MEMORY")
+}
+
+/// How the commits from here on are synced. Whatever the last one was, the log is one file: a
+/// sync takes along all that was written to it before, and checkpoints sync either way.
+pub(super) fn sync_commits(connection: &Connection, outlives: Outlives) -> rusqlite::Result<()> {
+    let level = match outlives {
+        Outlives::Process => "NORMAL",
+        // Anything less than FULL loses acknowledged commits when the power fails.
+        Outlives::Machine => "FULL",
+    };
+    connection.pragma_update(None, "synchronous", level)
 }
 
 fn migrate(connection: &mut Connection, found: u32) -> rusqlite::Result<()> {

@@ -3,8 +3,8 @@
 use paceline_sim::run;
 
 #[test]
-fn no_rule_is_broken_in_two_hundred_worlds() {
-    for seed in 1..=200 {
+fn no_rule_is_broken_in_five_hundred_worlds() {
+    for seed in 1..=500 {
         let ran = run(seed, false);
         let broken: Vec<String> = ran.violations.iter().map(ToString::to_string).collect();
         assert!(

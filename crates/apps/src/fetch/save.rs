@@ -1,7 +1,7 @@
 //! Complete files get their names: synced in groups, renamed, and only then told as done. One
 //! thread does it, so a hundred small files cost the disk one wait and not a hundred.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
 use std::os::fd::AsRawFd as _;
@@ -189,14 +189,13 @@ fn save(mut group: Vec<Order>, archive: Option<&mut Archive>) {
     if let Some(archive) = archive {
         group = archived(group, archive);
     }
+    let folders = folders(&group);
     let files = group.iter_mut().filter_map(|order| order.file.as_mut());
     let synced = files
         .map(|filed| filed.complete.file())
         .collect::<io::Result<Vec<_>>>()
-        .and_then(|files| sync(&files));
+        .and_then(|files| sync(&files, &folders));
     let mut named = Vec::with_capacity(group.len());
-    let mut folders: Vec<Folder> = Vec::new();
-    let mut seen = BTreeSet::new();
     for order in group {
         let result = match (&synced, order.file) {
             (Err(error), file) => {
@@ -206,12 +205,7 @@ fn save(mut group: Vec<Order>, archive: Option<&mut Archive>) {
                 Err(SaveError::Disk(copied(error)))
             }
             (Ok(()), None) => Ok(String::new()),
-            (Ok(()), Some(filed)) => {
-                if seen.insert(filed.complete.folder.as_raw_fd()) {
-                    folders.push(filed.complete.folder.clone());
-                }
-                filed.give_name()
-            }
+            (Ok(()), Some(filed)) => filed.give_name(),
         };
         named.push((order.done, result));
     }
@@ -275,30 +269,36 @@ impl Order {
     }
 }
 
-fn sync(files: &[&File]) -> io::Result<()> {
-    if files.len() <= FEW {
-        return files.iter().try_for_each(|file| file.sync_data());
+/// The folders that the files of a group are in, each once.
+fn folders(group: &[Order]) -> Vec<Folder> {
+    let all = group.iter().filter_map(|order| order.file.as_ref());
+    let by_number = all.map(|filed| &filed.complete.folder).map(|it| (it.as_raw_fd(), it.clone()));
+    by_number.collect::<BTreeMap<_, _>>().into_values().collect()
+}
+
+fn sync(files: &[&File], folders: &[Folder]) -> io::Result<()> {
+    if files.len() > FEW {
+        return sync_systems(folders);
     }
-    let mut systems = BTreeSet::new();
-    for file in files {
-        if systems.insert(rustix::fs::fstat(file)?.st_dev) {
-            rustix::fs::syncfs(file)?;
-        }
-    }
-    Ok(())
+    files.iter().try_for_each(|file| file.sync_data())
 }
 
 fn sync_folders(folders: &[Folder]) -> io::Result<()> {
     if folders.len() > FEW {
-        let mut systems = BTreeSet::new();
-        for folder in folders {
-            if systems.insert(rustix::fs::fstat(&**folder)?.st_dev) {
-                rustix::fs::syncfs(&**folder)?;
-            }
-        }
-        return Ok(());
+        return sync_systems(folders);
     }
     folders.iter().try_for_each(|folder| Ok(rustix::fs::fsync(&**folder)?))
+}
+
+/// Syncs the file systems that these folders are on, with all that is in them.
+fn sync_systems(folders: &[Folder]) -> io::Result<()> {
+    let mut systems = BTreeSet::new();
+    for folder in folders {
+        if systems.insert(rustix::fs::fstat(&**folder)?.st_dev) {
+            rustix::fs::syncfs(&**folder)?;
+        }
+    }
+    Ok(())
 }
 
 impl Filed {

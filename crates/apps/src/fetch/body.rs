@@ -11,13 +11,14 @@ use super::answer::{content_range, version};
 use super::came::{Came, permanent, transient};
 use super::checksum::Algorithm;
 use super::directory::{Folder, split};
-use super::get::{Archiving, Attempt};
+use super::get::Attempt;
 use super::name;
 use super::part::{Note, Part, RESUMED_FROM, boot_id};
 use super::record::Recorded;
 use super::request::Coding;
 use super::save::Wish;
 use super::task::{How, Named, Saved, Task, Version, shown};
+use super::warc;
 use crate::http::decode::{DecodeError, Decoder};
 use crate::http::{Exchange, HttpError};
 
@@ -78,7 +79,7 @@ impl Receiving<'_, '_> {
         };
         get.check_size(split.as_ref().map_or(total, |note: &Note| note.total))?;
         let mut decoder = self.decoder(&exchange)?;
-        if decoder.is_none() && split.is_none() && get.archiving == Archiving::No {
+        if decoder.is_none() && split.is_none() && get.archive.is_none() {
             self.note(&mut part, &exchange, &version, total)?;
         }
         let reading = get.progress.begin(call.attempt(), &task.target, part.length, total);
@@ -95,10 +96,17 @@ impl Receiving<'_, '_> {
                 part.discard();
                 return Err(get.too_large());
             }
+            if decoder.is_none() && total.is_some_and(|total| part.length > total) {
+                part.discard();
+                return Err(permanent("range", "more bytes came than were announced"));
+            }
             part.keep_up().await?;
         }
         if let Some(decoder) = decoder {
-            decoder.finish().map_err(|error| undecodable(&error))?;
+            // A file without bytes is one in every coding.
+            if !decoder.is_fresh() {
+                decoder.finish().map_err(|error| undecodable(&error))?;
+            }
         } else if let Some(total) = total.filter(|total| *total != part.length) {
             return Err(HttpError::Short(part.length.min(total)).into());
         }
@@ -180,12 +188,13 @@ impl Receiving<'_, '_> {
     }
 
     fn decoder(&self, exchange: &Exchange) -> Result<Option<Decoder>, Came> {
-        let coding = exchange.headers.get(CONTENT_ENCODING);
-        let Some(coding) = coding.filter(|_| self.attempt.get.coding == Coding::Decode) else {
+        let lines = exchange.headers.get_all(CONTENT_ENCODING).iter();
+        let lines: Vec<&str> = lines.map(|value| value.to_str().unwrap_or("?")).collect();
+        if lines.is_empty() || self.attempt.get.coding == Coding::Identity {
             return Ok(None);
-        };
-        let text = coding.to_str().unwrap_or("?");
-        Decoder::new(text, self.attempt.get.largest).map(Some).map_err(|error| undecodable(&error))
+        }
+        let decoder = Decoder::new(&lines.join(","), self.attempt.get.largest);
+        decoder.map(Some).map_err(|error| undecodable(&error))
     }
 
     /// Verifies a file whose bytes are there, and gives it its name.
@@ -214,13 +223,22 @@ impl Receiving<'_, '_> {
 
     fn wish(&self, disposition: Option<&str>, url: &Url) -> Wish {
         let task = self.attempt.task;
-        let (_, target) = split(&task.target);
+        let (folder, target) = split(&task.target);
+        let is_own = |name: &str| {
+            let archive = self.attempt.get.archive.as_ref().filter(|_| folder.is_empty());
+            archive.is_some_and(|archive| warc::is_own(archive, name))
+        };
         match (task.named, disposition) {
             (Named::New, _) => Wish::New(target.to_string()),
             (Named::Replace | Named::Renew, _) => Wish::Replace(target.to_string()),
             (Named::ByServer, disposition) => {
                 let name = disposition.unwrap_or(target);
-                Wish::Either(name.to_string(), name::distinct(name, url.as_str()))
+                let distinct = name::distinct(name, url.as_str());
+                if is_own(name) {
+                    Wish::New(distinct)
+                } else {
+                    Wish::Either(name.to_string(), distinct)
+                }
             }
         }
     }

@@ -1,5 +1,6 @@
 //! The worker: one attempt at one file, one request on the wire.
 
+use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -54,8 +55,8 @@ pub(super) struct Get {
     pub(super) pace: Mutex<Option<Paceline>>,
     /// The rules of servers, if they are asked.
     pub(super) rules: Option<Arc<Rules>>,
-    /// Whether answers go into an archive as well.
-    pub(super) archiving: Archiving,
+    /// The name of the archive that answers go into as well, if there is one.
+    pub(super) archive: Option<String>,
     /// What an earlier run may have left.
     pub(super) left_over: LeftOver,
 }
@@ -71,13 +72,6 @@ pub(super) struct LeftOver {
     pub(super) half_files: AtomicBool,
     /// When it last said something to its store, in seconds; no file of it is much younger.
     pub(super) until: i64,
-}
-
-/// Whether answers go into an archive as well.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Archiving {
-    Yes,
-    No,
 }
 
 /// The worker of downloads.
@@ -123,13 +117,20 @@ impl Get {
         let (folder, _) = split(&task.target);
         let half = format!("{folder}/{}", Part::name(&task.part));
         let is_half = self.directory.length(half.trim_start_matches('/')).ok()?.is_some();
-        let metadata = self.directory.plain_file(&task.target).ok()??.metadata().ok()?;
-        if is_half || metadata.ctime() > self.left_over.until {
-            return None;
-        }
+        let metadata = self.left_over_file(&task.target).filter(|_| !is_half)?;
         // Whoever named it may have died before its note went.
         Part::forget(&self.directory.folder(folder).ok()?, &task.part);
         Some(Saved::standing(&task.url(0)?, &task.target, metadata.len(), None))
+    }
+
+    /// Whether an earlier run may have named this file as the last thing it did.
+    pub(super) fn is_left_over(&self, path: &str) -> bool {
+        self.left_over_file(path).is_some()
+    }
+
+    fn left_over_file(&self, path: &str) -> Option<Metadata> {
+        let metadata = self.directory.plain_file(path).ok()??.metadata().ok()?;
+        (metadata.ctime() <= self.left_over.until).then_some(metadata)
     }
 
     /// Refuses a file that is too large.
@@ -194,7 +195,7 @@ impl<'a> Attempt<'a> {
         let folder = self.get.directory.folder(folder)?;
         let algorithm = self.task.checksum.as_ref().map(Checksum::algorithm);
         let resumes = self.get.coding == Coding::Identity
-            && self.get.archiving == Archiving::No
+            && self.get.archive.is_none()
             && self.task.have.is_none();
         let half_files = self.get.left_over.half_files.load(Ordering::Relaxed);
         let half = if !half_files && split(&self.task.target).0.is_empty() {
@@ -225,7 +226,7 @@ impl<'a> Attempt<'a> {
         let (get, of) = (self.get, (self.task, self.call.id().index));
         let now = self.call.wall();
         let request = get.manners.request(&get.client, of, self.url, &span, get.coding, now);
-        if get.archiving == Archiving::Yes {
+        if get.archive.is_some() {
             self.sent = request.as_ref().map(|request| Sent { head: head(request), at: now });
         }
         let exchange = self.send(self.url, request).await?;
@@ -233,7 +234,9 @@ impl<'a> Attempt<'a> {
         let receiving = Receiving { attempt: self, folder, algorithm };
         match exchange.status {
             StatusCode::OK | StatusCode::PARTIAL_CONTENT => receiving.receive(exchange, half).await,
-            StatusCode::RANGE_NOT_SATISFIABLE if half.is_none() && is_empty(&exchange.headers) => {
+            StatusCode::RANGE_NOT_SATISFIABLE
+                if half.is_none() && span != Span::Whole && is_empty(&exchange.headers) =>
+            {
                 receiving.nothing(exchange).await
             }
             _ => Err(self.without_file(exchange, half).await),
@@ -281,7 +284,7 @@ impl<'a> Attempt<'a> {
         let (status, url) = (exchange.status, self.url);
         let wait = retry_after(&exchange.headers, self.call.wall());
         let location = exchange.headers.get(LOCATION).map(|value| value.as_bytes().to_vec());
-        if self.get.archiving == Archiving::Yes {
+        if self.get.archive.is_some() {
             if let Err(came) = self.archive(exchange).await {
                 return came;
             }

@@ -51,7 +51,7 @@ pub(super) struct Split {
     pub(super) first: u64,
     /// The length of the others.
     pub(super) size: u64,
-    /// The attempt that began it: pieces of an earlier beginning do not count.
+    /// When it was begun: pieces of an earlier beginning do not count.
     pub(super) begun: u64,
 }
 

@@ -10,6 +10,7 @@ use super::name::{self, Taken, Wanted};
 use super::options::{Existing, Fetched, Naming, Options};
 use super::request::Coding;
 use super::task::{Named, Saved, Task, Version};
+use super::warc::is_own;
 use crate::http::Origin;
 
 /// The kind of jobs that fetch files.
@@ -36,7 +37,7 @@ pub(super) enum Plan {
     Fetch(Box<Task>),
     /// Something has its name already.
     Exists(String),
-    /// Another item of the list has its name, or the same one in another entry.
+    /// Another item of the list has its name, or the same one in another entry, or the archive.
     Wanted(String),
     /// It cannot be, in these words.
     Fail(String),
@@ -48,13 +49,15 @@ pub(super) struct Planner {
     existing: Existing,
     fetched: Fetched,
     coding: Coding,
+    archive: Option<String>,
     wanted: Wanted,
 }
 
 impl Planner {
     pub(super) fn new(options: &Options) -> Planner {
         let Options { naming, existing, fetched, coding, .. } = *options;
-        Planner { naming, existing, fetched, coding, wanted: Wanted::default() }
+        let (archive, wanted) = (options.warc.clone(), Wanted::default());
+        Planner { naming, existing, fetched, coding, archive, wanted }
     }
 
     /// The key of an item.
@@ -118,7 +121,8 @@ impl Planner {
             Known::Wrong(saved) => (saved, None),
         };
         self.taken(&saved.file);
-        Plan::Fetch(Box::new(Task { named: Named::Renew, have, ..task(item, saved.file) }))
+        let (named, had) = (Named::Renew, Some(saved.bytes));
+        Plan::Fetch(Box::new(Task { named, have, had, ..task(item, saved.file) }))
     }
 
     fn fresh(&mut self, item: &Item, directory: &Directory) -> Plan {
@@ -127,7 +131,8 @@ impl Planner {
             Err(message) => return Plan::Fail(message),
         };
         let target = parts.join("/");
-        if self.wanted.take(&target) == Taken::Again {
+        let is_own = self.archive.as_ref().is_some_and(|archive| is_own(archive, &target));
+        if is_own || self.wanted.take(&target) == Taken::Again {
             return Plan::Wanted(target);
         }
         self.fetch_to(target, item, directory)
@@ -185,6 +190,7 @@ fn task(item: &Item, target: String) -> Task {
         part: data_encoding::HEXLOWER.encode(&hash[..8]),
         checksum: item.checksum.clone(),
         have: None,
+        had: None,
         unsplit: false,
         via: Vec::new(),
         seen: Vec::new(),

@@ -5,20 +5,22 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{Cursor, Seek as _};
 use std::net::IpAddr;
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use hyper::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use url::Url;
 
 use super::came::Came;
-use super::get::{Archiving, Attempt};
+use super::get::Attempt;
 use super::task::shown;
 use super::warc::{self, Truncated, WarcError, Writer};
 use crate::http::Exchange;
 
 /// The largest body of an answer that is no file; the archive says where it was cut.
 const LARGEST_BODY: usize = 1 << 20;
+/// How long the body of such an answer may take: it holds its slot meanwhile.
+const READ_WITHIN: Duration = Duration::from_secs(10);
 
 /// One exchange, to be written once its body is complete.
 pub(super) struct Recorded {
@@ -45,7 +47,7 @@ pub(super) struct Sent {
 impl Attempt<'_> {
     /// What the archive shall keep of an exchange, if there is one.
     pub(super) fn recorded(&self, exchange: &Exchange) -> Option<Box<Recorded>> {
-        let sent = self.sent.clone().filter(|_| self.get.archiving == Archiving::Yes)?;
+        let sent = self.sent.clone().filter(|_| self.get.archive.is_some())?;
         let via = self.task.via.iter().rev().nth(1).and_then(|url| Url::parse(url).ok());
         Some(Box::new(Recorded {
             url: self.url.clone(),
@@ -62,14 +64,25 @@ impl Attempt<'_> {
     /// Keeps an answer that is no file.
     pub(super) async fn archive(&self, mut exchange: Exchange) -> Result<(), Came> {
         let Some(mut recorded) = self.recorded(&exchange) else { return Ok(()) };
-        while let Some(piece) = self.get.client.piece(self.url, &mut exchange).await? {
-            let room = LARGEST_BODY - recorded.body.len();
-            recorded.body.extend_from_slice(&piece[..piece.len().min(room)]);
-            if piece.len() > room {
-                recorded.truncated = Truncated::Length;
-                break;
+        let body = &mut recorded.body;
+        let read = async {
+            loop {
+                match self.get.client.piece(self.url, &mut exchange).await {
+                    Ok(None) => return Truncated::No,
+                    Err(_) => return Truncated::Disconnect,
+                    Ok(Some(piece)) => {
+                        let room = LARGEST_BODY - body.len();
+                        body.extend_from_slice(&piece[..piece.len().min(room)]);
+                        if piece.len() > room {
+                            return Truncated::Length;
+                        }
+                    }
+                }
             }
-        }
+        };
+        // Whatever becomes of the body, it is the status that counts.
+        let read = tokio::time::timeout(READ_WITHIN, read).await;
+        recorded.truncated = read.unwrap_or(Truncated::Time);
         if recorded.truncated == Truncated::No {
             self.get.client.finish(self.url, exchange).await;
         }

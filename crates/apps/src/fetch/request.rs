@@ -44,11 +44,9 @@ pub enum Coding {
     Decode,
 }
 
-/// Headers whose values are nobody's secret; of others one cannot know.
+/// Headers whose values are nobody's secret. Of others one cannot know: they go only to the server
+/// they were meant for, and into no archive.
 const PLAIN: [HeaderName; 4] = [ACCEPT, ACCEPT_LANGUAGE, REFERER, USER_AGENT];
-
-/// Headers that go only to the server they were meant for.
-const SECRET: [HeaderName; 3] = [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION];
 
 impl Manners {
     /// Requests say who asks and what the user wants said; logins and cookies go where they belong.
@@ -120,7 +118,7 @@ impl Manners {
             headers.insert(COOKIE, cookies);
         }
         for (name, value) in &self.headers {
-            if home || !SECRET.contains(name) {
+            if home || PLAIN.contains(name) {
                 headers.insert(name.clone(), value.clone());
             }
         }

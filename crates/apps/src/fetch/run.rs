@@ -1,6 +1,8 @@
 //! A run: the list is read as fast as there is room, jobs are submitted in groups, and what
 //! becomes of them is told.
 
+mod earlier;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -8,29 +10,24 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
-use paceline::{
-    Ended, Following, JobId, JobState, JobView, NotSubmitted, Paceline, Report, StartError,
-    StoreError,
-};
+use paceline::{Ended, Following, JobId, NotSubmitted, Paceline, Report, StartError, StoreError};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use url::Url;
 
+use super::checksum::Checksum;
 use super::directory::{Directory, OWN_FOLDER};
 use super::get::{Get, Getter};
 use super::input::Mistake;
 use super::item::Item;
 use super::options::Options;
-use super::part::comes_to;
-use super::plan::{KIND, Key, Known, Plan, Planner, Terms, job, saved};
+use super::plan::{KIND, Key, Known, Plan, Planner, Terms, job};
 use super::progress::{Event, Failed, Progress, Watch};
 use super::record::Archive;
 use super::save::Saver;
 use super::segments::{self, SegmentGetter};
 use super::settled::{Settled, failed, settled};
-use super::setup::{STORE, engine, get, left_over, make_own};
+use super::setup::{STORE, engine, get, left_over, make_own, mark};
 use super::summary::{End, Summary};
 use super::task::{How, Saved, Task, shown};
 use super::warc::WarcError;
@@ -39,6 +36,8 @@ use super::warc::WarcError;
 pub(super) const MOST_OPEN: usize = 20_000;
 /// Jobs that are submitted together at most: while they are, nothing else starts.
 const BATCH: usize = 128;
+/// Checksums that a list may name for one file while that is under way.
+const MOST_DOUBLES: usize = 64;
 /// What a run that is interrupted lets its downloads finish in.
 const GRACE: Duration = Duration::from_secs(3);
 
@@ -84,8 +83,10 @@ pub struct Run {
     keys: BTreeSet<Key>,
     /// Files that an earlier run has left complete, with the addresses that they came from.
     standing: BTreeMap<String, (Vec<String>, Saved)>,
+    /// Files that an earlier run may have replaced when it died.
+    replaced: BTreeSet<String>,
     /// Entries with a checksum whose work is under way for another entry.
-    doubles: BTreeMap<Key, Item>,
+    doubles: BTreeMap<Key, Vec<Item>>,
     /// Those of them whose work is done, to be looked at once more.
     again: Vec<Result<Item, Mistake>>,
     following: FuturesUnordered<Pin<Box<dyn Future<Output = Told> + Send>>>,
@@ -112,9 +113,10 @@ impl Run {
             Terms { attempts: options.retries.saturating_add(1), max_wait: options.max_wait };
         let deadline = options.deadline.map(|span| Instant::now() + span);
         let progress = Arc::new(Progress::default());
-        let (saver, thread) = Saver::start(archive, progress.clone()).map_err(refused)?;
-        let saver = Arc::new(saver);
         let left_over = left_over(&own, &directory).map_err(refused)?;
+        let mark = mark(&own).map_err(refused)?;
+        let (saver, thread) = Saver::start(mark, archive, progress.clone()).map_err(refused)?;
+        let saver = Arc::new(saver);
         let builder = engine(&options, Paceline::open(own.join(STORE)));
         let get =
             get(options, directory.clone(), saver, progress.clone(), watch.clone(), left_over);
@@ -140,6 +142,7 @@ impl Run {
             open: BTreeMap::new(),
             keys: BTreeSet::new(),
             standing: BTreeMap::new(),
+            replaced: BTreeSet::new(),
             doubles: BTreeMap::new(),
             again: Vec::new(),
             following: FuturesUnordered::new(),
@@ -158,49 +161,6 @@ impl Run {
     /// The engine, for those who want to look.
     pub fn paceline(&self) -> Paceline {
         self.pace.clone()
-    }
-
-    /// Ends what an earlier run has left: this one does what its own list says, in its own way.
-    /// Files that were complete and never told stay known.
-    async fn clear(&mut self) -> Result<(), FetchError> {
-        let mut last = JobId::default();
-        // A job that changes its state between two questions is found by the third.
-        for state in [JobState::Waiting, JobState::Running, JobState::Waiting] {
-            let mut after = None;
-            loop {
-                let (page, next) = self.pace.list(after, 1_000, Some(state)).await?;
-                last = last.max(page.last().map(|view| view.stored.record.id).unwrap_or_default());
-                // All at once, so that they share their turns.
-                let ids = page.iter().map(|view| view.stored.record.id);
-                let standing = join_all(ids.map(|id| self.end_or_keep(id))).await;
-                for kept in standing {
-                    if let Some((urls, saved)) = kept? {
-                        self.standing.insert(saved.file.clone(), (urls, saved));
-                    }
-                }
-                match next {
-                    Some(next) => after = Some(next),
-                    None => break,
-                }
-            }
-        }
-        let _ = self.get.left_over.last_job.set(last);
-        self.get.left_over.ended.notify_waiters();
-        Ok(())
-    }
-
-    /// Ends a job, unless its file is there: then its attempt will say so, whenever its host lets
-    /// it.
-    async fn end_or_keep(&self, id: JobId) -> Result<Option<(Vec<String>, Saved)>, Ended> {
-        let payload = self.pace.payload(id).await?;
-        let task: Option<Task> = payload.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        if let Some(task) = task
-            && let Some(saved) = self.get.standing(&task)
-        {
-            return Ok(Some((task.urls, saved)));
-        }
-        self.pace.cancel(id).await?;
-        Ok(None)
     }
 
     fn follow(&mut self, following: Following, key: Key, task: Task) {
@@ -269,13 +229,24 @@ impl Run {
             }
         }
         // The same line twice: it is under way. One with a checksum is looked at when it is done.
+        let mut crowd = Vec::new();
         items.retain(|(key, item)| {
             let first = self.keys.insert(*key);
             if !first && item.checksum.is_some() {
-                self.doubles.entry(*key).or_insert_with(|| item.clone());
+                let doubles = self.doubles.entry(*key).or_default();
+                let known = doubles.iter().any(|double| double.checksum == item.checksum);
+                match doubles.len() {
+                    _ if known => {}
+                    0..MOST_DOUBLES => doubles.push(item.clone()),
+                    _ => crowd.push(item.clone()),
+                }
             }
             first
         });
+        for item in crowd {
+            let message = format!("more than {MOST_DOUBLES} checksums for one file");
+            self.leave(&item, Plan::Fail(message));
+        }
         self.progress.add_listed(items.len() as u64);
         let keys: Vec<Key> = items.iter().map(|(key, _)| *key).collect();
         let finished = self.pace.finished(&keys).await?;
@@ -298,7 +269,7 @@ impl Run {
             match plan {
                 Plan::Fetch(task) => ready.push((key, *task)),
                 other => {
-                    self.keys.remove(&key);
+                    self.release(&key, item.checksum.as_ref());
                     self.leave(&item, other);
                 }
             }
@@ -315,7 +286,7 @@ impl Run {
                 Ok(following) => self.follow(following, key, task),
                 Err(NotSubmitted::Ended(ended)) => return Err(ended.into()),
                 Err(refused) => {
-                    self.keys.remove(&key);
+                    self.release(&key, task.checksum.as_ref());
                     self.summary.failed += 1;
                     let event = Event::Failed(failed(task, "refused", &refused.to_string()));
                     self.watch.event(&event);
@@ -323,67 +294,6 @@ impl Run {
             }
         }
         Ok(())
-    }
-
-    /// The file that an earlier run saved for an item, if it is still that file.
-    async fn known(&self, item: &Item, finished: Option<&JobView>) -> Result<Known, FetchError> {
-        let Some(view) = finished else { return Ok(Known::Nothing) };
-        let saved = if let Some(saved) = saved(view) {
-            Some(saved)
-        } else {
-            // Asking again was in vain: the file that was there before is there still.
-            let payload = self.pace.payload(view.stored.record.id).await?;
-            let task = payload.and_then(|bytes| serde_json::from_slice::<Task>(&bytes).ok());
-            task.and_then(|task| task.saved(&self.directory))
-        };
-        let Some(saved) = saved else { return Ok(Known::Nothing) };
-        self.held_to(item, saved).await
-    }
-
-    /// Whether a file that was saved is there, and what the list wants.
-    async fn held_to(&self, item: &Item, saved: Saved) -> Result<Known, FetchError> {
-        if self.directory.length(&saved.file).unwrap_or(None) != Some(saved.bytes) {
-            return Ok(Known::Nothing);
-        }
-        let Some(checksum) = &item.checksum else { return Ok(Known::Right(saved)) };
-        if saved.checksum.as_deref() == Some(checksum.to_string().as_str()) {
-            return Ok(Known::Right(saved));
-        }
-        // The list has a checksum that this file was not held to when it came.
-        let file = self.directory.plain_file(&saved.file).ok().flatten();
-        let right = match file {
-            None => false,
-            Some(file) => comes_to(file, checksum).await.unwrap_or(false),
-        };
-        Ok(if right { Known::Right(saved) } else { Known::Wrong(saved) })
-    }
-
-    /// The file that stands where an item is to go, if the same addresses brought it for another
-    /// entry, such as one that says less, or if it is what the checksum says.
-    async fn known_by_target(&self, item: &Item, target: &str) -> Result<Known, FetchError> {
-        let keys = self.planner.keys_of(item, target);
-        let same = |(urls, _): &&(Vec<String>, Saved)| {
-            item.urls.iter().map(Url::as_str).eq(urls.iter().map(String::as_str))
-        };
-        if let Some((_, saved)) = self.standing.get(target).filter(same) {
-            return self.held_to(item, saved.clone()).await;
-        }
-        for view in self.pace.finished(keys).await?.into_iter().flatten() {
-            if saved(&view).is_some_and(|saved| saved.file == target) {
-                match self.known(item, Some(&view)).await? {
-                    Known::Nothing => {}
-                    known => return Ok(known),
-                }
-            }
-        }
-        let file = self.directory.plain_file(target).ok().flatten();
-        let (Some(checksum), Some(file)) = (&item.checksum, file) else {
-            return Ok(Known::Nothing);
-        };
-        let bytes = file.metadata().map_or(0, |metadata| metadata.len());
-        let right = comes_to(file, checksum).await.unwrap_or(false);
-        let standing = || Saved::standing(&item.urls[0], target, bytes, Some(checksum));
-        Ok(if right { Known::Right(standing()) } else { Known::Nothing })
     }
 
     /// Tells of an item that makes no job.
@@ -410,12 +320,18 @@ impl Run {
         self.watch.event(&Event::Failed(Failed { urls, target, checksum, class, message }));
     }
 
+    /// Work is done: entries for the same file with other checksums than that one have their turn.
+    fn release(&mut self, key: &Key, held_to: Option<&Checksum>) {
+        self.keys.remove(key);
+        let doubles = self.doubles.remove(key).into_iter().flatten();
+        let others = doubles.filter(|item| item.checksum.as_ref() != held_to);
+        self.again.extend(others.map(Ok));
+    }
+
     /// A job has its report.
     fn told(&mut self, id: JobId, report: &Report) {
         let Some((key, task)) = self.open.remove(&id) else { return };
-        self.keys.remove(&key);
-        let double = self.doubles.remove(&key);
-        self.again.extend(double.filter(|item| item.checksum != task.checksum).map(Ok));
+        self.release(&key, task.checksum.as_ref());
         let url = task.urls.first().and_then(|url| url::Url::parse(url).ok());
         let url = url.map(|url| shown(&url)).unwrap_or_default();
         let event = match settled(report) {

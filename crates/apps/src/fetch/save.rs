@@ -93,12 +93,13 @@ pub(super) struct Saver {
 impl Saver {
     /// Starts the thread; when it is told to end it hands back the archive.
     pub(super) fn start(
+        mark: File,
         archive: Option<Archive>,
         progress: Arc<Progress>,
     ) -> io::Result<(Saver, JoinHandle<Option<Archive>>)> {
         let (orders, inbox) = channel();
         let thread = std::thread::Builder::new().name("paceline-disk".to_string());
-        let thread = thread.spawn(move || run(&inbox, archive, &progress))?;
+        let thread = thread.spawn(move || run(&inbox, &mark, archive, &progress))?;
         Ok((Saver { orders, room: Semaphore::new(MOST_WAITING) }, thread))
     }
 
@@ -142,6 +143,7 @@ impl Saver {
 
 fn run(
     inbox: &Receiver<Told>,
+    mark: &File,
     mut archive: Option<Archive>,
     progress: &Progress,
 ) -> Option<Archive> {
@@ -149,7 +151,7 @@ fn run(
     loop {
         let (group, over) = gather(inbox, patience, progress);
         patience = if group.len() > 1 { GATHER } else { Duration::ZERO };
-        save(group, archive.as_mut());
+        save(group, mark, archive.as_mut());
         if over {
             return archive;
         }
@@ -184,7 +186,7 @@ fn gather(inbox: &Receiver<Told>, patience: Duration, progress: &Progress) -> (V
     (group, false)
 }
 
-fn save(mut group: Vec<Order>, archive: Option<&mut Archive>) {
+fn save(mut group: Vec<Order>, mark: &File, archive: Option<&mut Archive>) {
     group = written(group);
     if let Some(archive) = archive {
         group = archived(group, archive);
@@ -195,6 +197,7 @@ fn save(mut group: Vec<Order>, archive: Option<&mut Archive>) {
         .map(|filed| filed.complete.file())
         .collect::<io::Result<Vec<_>>>()
         .and_then(|files| sync(&files, &folders));
+    renew(mark);
     let mut named = Vec::with_capacity(group.len());
     for order in group {
         let result = match (&synced, order.file) {
@@ -267,6 +270,15 @@ impl Order {
         // Whoever asked may have been stopped meanwhile.
         let _ = self.done.send(Err(error));
     }
+}
+
+/// Makes the mark as old as what follows: whoever dies between naming a file and saying so leaves
+/// one that is not younger. Without it the store's own age would have to do.
+fn renew(mark: &File) {
+    use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
+    let at = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
+    let times = Timestamps { last_access: at(UTIME_OMIT), last_modification: at(UTIME_NOW) };
+    let _ = rustix::fs::futimens(mark, &times);
 }
 
 /// The folders that the files of a group are in, each once.
@@ -385,7 +397,8 @@ mod tests {
         fn new() -> Place {
             let directory = tempfile::tempdir().expect("a directory");
             let folder = Directory::open(directory.path()).and_then(|d| d.folder(""));
-            let (saver, thread) = Saver::start(None, Arc::default()).expect("a thread");
+            let mark = tempfile::tempfile().expect("a mark");
+            let (saver, thread) = Saver::start(mark, None, Arc::default()).expect("a thread");
             Place { directory, folder: folder.expect("open"), saver, thread }
         }
 

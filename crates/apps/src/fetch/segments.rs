@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::UNIX_EPOCH;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -23,7 +24,7 @@ use super::directory::{existing, split};
 use super::get::{Attempt, Get};
 use super::part::{Note, Part, Split, boot_id};
 use super::request::Span;
-use super::task::{Saved, Task, Version};
+use super::task::{Saved, Task, Version, is_redirect};
 use crate::http::announced::retry_after;
 use crate::http::{Exchange, HttpError, Origin};
 
@@ -279,6 +280,10 @@ impl Attempt<'_> {
         self.hear(&exchange);
         match exchange.status {
             StatusCode::PARTIAL_CONTENT => self.receive_piece(piece, exchange, file).await,
+            status if is_redirect(status) => {
+                get.client.discard(url, exchange).await;
+                Err(permanent("changed", "the file has moved on the server: starting over"))
+            }
             StatusCode::OK | StatusCode::RANGE_NOT_SATISFIABLE => {
                 let message = "the file on the server is another one now: starting over";
                 Err(permanent("changed", message))
@@ -342,8 +347,14 @@ impl Receiving<'_, '_> {
             boot: boot_id().to_string(),
             synced: 0,
             disposition: None,
-            split: Some(split_of(total, self.attempt.get.segments, self.attempt.call.attempt().0)),
+            split: Some(split_of(total, self.attempt.get.segments, self.begun_at())),
         })
+    }
+
+    /// Tells this beginning from every other one of the same file, also across power cuts.
+    fn begun_at(&self) -> u64 {
+        let since = self.attempt.call.wall().duration_since(UNIX_EPOCH).unwrap_or_default();
+        since.as_nanos() as u64
     }
 }
 

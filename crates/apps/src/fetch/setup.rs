@@ -1,5 +1,6 @@
 //! An engine and its workers, set up for downloads.
 
+use std::fs::File;
 use std::num::NonZeroU32;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -8,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use paceline::{AcrossLanes, Builder, Group, Lane, Limits, Portion, Span};
 
 use super::directory::Directory;
-use super::get::{Archiving, Get, LeftOver};
+use super::get::{Get, LeftOver};
 use super::options::{Options, Robots};
 use super::progress::{Progress, Watch};
 use super::rate::ByteRate;
@@ -21,7 +22,9 @@ use crate::http::Client;
 const REMEMBERED: Span = Span::days(3_650);
 /// The store, in the tool's own folder.
 pub(super) const STORE: &str = "fetch.db";
-/// Seconds that may pass from the naming of a file to a word about it in the store.
+/// An empty file beside it, which is as old as the last naming of files.
+const NAMED: &str = "named";
+/// Seconds that may pass from such a mark to the naming itself.
 const NAMED_WITHIN: i64 = 5;
 
 /// The folder of the store: its jobs may hold addresses with logins, so it is the user's alone.
@@ -34,12 +37,18 @@ pub(super) fn make_own(path: &Path) -> std::io::Result<()> {
 /// What an earlier run has left, as far as one sees before its store is opened.
 pub(super) fn left_over(own: &Path, directory: &Directory) -> std::io::Result<LeftOver> {
     let written = |name: &str| own.join(name).metadata().map(|metadata| metadata.mtime()).ok();
-    let last = [STORE.to_string(), format!("{STORE}-wal")].iter().filter_map(|n| written(n)).max();
+    let wal = format!("{STORE}-wal");
+    let last = [STORE, &wal, NAMED].into_iter().filter_map(written).max();
     Ok(LeftOver {
         half_files: directory.has_left_overs()?.into(),
         until: last.map_or(0, |last| last + NAMED_WITHIN),
         ..LeftOver::default()
     })
+}
+
+/// The mark of namings; its age is what the last run has left.
+pub(super) fn mark(own: &Path) -> std::io::Result<File> {
+    File::options().create(true).append(true).open(own.join(NAMED))
 }
 
 /// An engine for downloads: hosts take turns, and a lane is a host.
@@ -85,7 +94,6 @@ pub(super) fn get(
     watch: Arc<dyn Watch>,
     left_over: LeftOver,
 ) -> Arc<Get> {
-    let archiving = if options.warc.is_some() { Archiving::Yes } else { Archiving::No };
     Arc::new(Get {
         client: Client::new(options.patience, options.proxies),
         manners: options.manners,
@@ -102,7 +110,7 @@ pub(super) fn get(
         splitting: Splitting::new(options.segments),
         pace: Mutex::new(None),
         rules: (options.robots == Robots::Obey).then(Arc::default),
-        archiving,
+        archive: options.warc,
         left_over,
     })
 }

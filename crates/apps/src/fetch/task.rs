@@ -6,7 +6,6 @@ use sha2::{Digest as _, Sha256};
 use url::Url;
 
 use super::checksum::Checksum;
-use super::directory::Directory;
 
 /// Redirects that are followed for one file.
 pub(super) const MOST_REDIRECTS: usize = 10;
@@ -32,6 +31,9 @@ pub(super) struct Task {
     /// The version that is there, for an answer only if there is another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) have: Option<Version>,
+    /// The length of the file that is there and is to be replaced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) had: Option<u64>,
     /// It has to come in one piece: its server has ranges, but no name for its versions.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) unsplit: bool,
@@ -208,15 +210,10 @@ impl Task {
     }
 
     /// What an earlier run had saved, if this task was to replace it.
-    pub(super) fn saved(&self, directory: &Directory) -> Option<Saved> {
-        let Version { etag, last_modified } = match (&self.have, self.named) {
-            (Some(have), _) => have.clone(),
-            (None, Named::Renew) => Version::default(),
-            (None, _) => return None,
-        };
-        let bytes = directory.length(&self.target).ok().flatten()?;
+    pub(super) fn saved(&self) -> Option<Saved> {
+        let Version { etag, last_modified } = self.have.clone().unwrap_or_default();
         let url = Url::parse(self.urls.first()?).ok()?;
-        let standing = Saved::standing(&url, &self.target, bytes, None);
+        let standing = Saved::standing(&url, &self.target, self.had?, None);
         Some(Saved { etag, last_modified, ..standing })
     }
 
@@ -284,6 +281,7 @@ mod tests {
             part: "0".to_string(),
             checksum: None,
             have: None,
+            had: None,
             unsplit: false,
             via: Vec::new(),
             seen: Vec::new(),

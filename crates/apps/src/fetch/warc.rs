@@ -24,6 +24,7 @@ mod sort;
 mod surt;
 mod writer;
 
+pub use self::files::is_own;
 pub use self::surt::surt;
 pub use self::writer::{Writer, check_name};
 

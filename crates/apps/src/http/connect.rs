@@ -181,6 +181,8 @@ async fn tunnel(
     } else if status == b"407" {
         Err(HttpError::ProxyLogin)
     } else {
-        Err(HttpError::Proxy(String::from_utf8_lossy(&line[..line.len().min(200)]).into_owned()))
+        let line = String::from_utf8_lossy(&line[..line.len().min(200)]);
+        // It is shown on terminals, which take some signs for orders.
+        Err(HttpError::Proxy(line.replace(char::is_control, "?")))
     }
 }

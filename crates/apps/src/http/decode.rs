@@ -96,6 +96,11 @@ impl Decoder {
         Ok(())
     }
 
+    /// Whether nothing came so far.
+    pub fn is_fresh(&self) -> bool {
+        self.gauge.taken_in == 0
+    }
+
     /// The body is over. Nothing is left to be written; the question is whether it was whole.
     ///
     /// A body of no bytes at all is not whole, except without any coding.

@@ -133,7 +133,8 @@ pub struct Arguments {
     #[arg(long, value_name = "SPAN", help_heading = "Patience")]
     timeout: Option<Span>,
 
-    /// A header of every request, as in `Accept: text/html`
+    /// A header of every request to the hosts that are named, as in `X-Key: abc`; where redirects
+    /// lead, only `Accept`, `Accept-Language`, `Referer` and `User-Agent` go along
     #[arg(long, value_name = "HEADER", help_heading = "Requests")]
     header: Vec<String>,
     /// What requests say who asks [default: Paceline/VERSION, with `--contact`]

@@ -4,6 +4,7 @@ use std::io::Read as _;
 use std::path::PathBuf;
 use std::process::Command;
 
+use paceline_core::Span;
 use paceline_mock::files::{Answer, Fault, File, Files, Framing};
 
 use crate::{Place, generated};
@@ -101,4 +102,49 @@ fn an_archive_has_no_headers_that_may_be_secrets() {
     let mut text = String::new();
     flate2::read::MultiGzDecoder::new(&*packed).read_to_string(&mut text).expect("text");
     assert!(text.contains("accept-language: bg") && !text.contains("s3cret"), "{text}");
+}
+
+#[test]
+fn no_download_takes_a_name_of_the_archive() {
+    let (server, place) = (Files::start(), Place::new());
+    let own = ["web.cdxj", "web.cdxj.new", "WEB.cdxj.part", "web-00002.warc.gz"];
+    for name in own {
+        server.put(&format!("/{name}"), File::of("com,evil)/ 2026 {}"));
+    }
+    let by_server = File::of("b").header("content-disposition", "filename=web.cdxj.sort");
+    server.put("/b", by_server);
+    let list = place.list(own.map(|name| server.url(&format!("/{name}"))));
+    let both = ["-i", &list, &server.url("/b"), "--warc", "web", "--content-disposition"];
+    let ended = place.fetch(&both).exits(0);
+    assert_eq!(ended.summary("fetched"), 5);
+    let index = std::fs::read_to_string(place.file("web.cdxj")).expect("an index");
+    assert_eq!((index.lines().count(), index.contains("evil")), (5, false), "{index}");
+    for done in ended.of("done") {
+        let file = done["file"].as_str().expect("a name");
+        assert!(place.file(file).exists() && file != "web.cdxj", "{file}");
+    }
+    assert_eq!(place.names().len(), 7, "{:?}", place.names());
+    place.fetch(&both).exits(0);
+    assert_eq!(server.log().len(), 5);
+}
+
+#[test]
+fn a_refusal_counts_in_an_archive_too_when_its_body_breaks() {
+    let (server, place) = (Files::start(), Place::new());
+    let broken = |answer: Answer| {
+        let cut = Fault::Cut(7, paceline_mock::files::Ending::Close);
+        Fault::Answer(answer.body("x".repeat(500))).and(cut)
+    };
+    server.put("/a", File::of("a"));
+    server.on("/a", broken(Answer::status(429).retry_after("1")).first(1));
+    server.on("/gone", broken(Answer::status(404)));
+    server.put("/b", File::of("b"));
+    server.on("/moved", broken(Answer::redirect(302, "/b")));
+    let urls = ["/a", "/gone", "/moved"].map(|path| server.url(path));
+    let [a, gone, moved] = urls.each_ref().map(String::as_str);
+    let ended = place.fetch(&[a, gone, moved, "--warc", "web"]).exits(1);
+    assert_eq!((ended.class(), ended.summary("fetched")), ("status_404", 2), "{ended:?}");
+    assert_eq!(server.log_of("/gone").len(), 1);
+    let log = server.log_of("/a");
+    assert!(log.len() == 2 && log[1].at.since(log[0].at) >= Span::secs(1), "{log:?}");
 }

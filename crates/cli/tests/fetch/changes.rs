@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use paceline_mock::files::{After, Ending, Fault, File, Files, content};
+use paceline_mock::files::{After, Answer, Ending, Fault, File, Files, content};
 
 use crate::Place;
 
@@ -285,4 +285,78 @@ fn a_file_that_is_not_what_the_list_wants_is_not_asked_whether_it_has_changed() 
     server.put("/a", File::of("hello").etag("\"2\""));
     place.fetch(&["-i", &list]).exits(0);
     assert_eq!(std::fs::read(place.file("a")).expect("there"), b"hello");
+}
+
+#[test]
+fn a_file_that_was_cut_after_asking_in_vain_is_not_taken_for_the_whole() {
+    let (server, place) = (Files::start(), Place::new());
+    let url = server.url("/a.bin");
+    server.put("/a.bin", version("v1", 1_000));
+    place.fetch(&[&url]).exits(0);
+    server.on("/a.bin", Fault::Answer(Answer::status(404)));
+    place.fetch(&[&url, "--refresh"]).exits(1);
+    server.heal("/a.bin");
+    place.fetch(&[&url]).exits(0);
+    assert_eq!(server.log().len(), 2, "it is there still");
+    std::fs::write(place.file("a.bin"), "cut").expect("written");
+    for name in ["fetch.db", "fetch.db-wal", "named"] {
+        let own = std::fs::File::options().write(true).open(place.file(".paceline").join(name));
+        let _ = own.map(|own| own.set_modified(std::time::SystemTime::UNIX_EPOCH));
+    }
+    assert_eq!(place.fetch(&[&url]).exits(1).class(), "exists");
+    assert_eq!(place.fetch(&[&url, "--refresh"]).exits(1).class(), "exists");
+    assert_eq!(server.log().len(), 2);
+}
+
+#[test]
+fn a_file_that_a_killed_refresh_has_replaced_is_fetched_anew() {
+    let (server, place) = (Files::start(), Place::new());
+    let url = server.url("/a.bin");
+    server.put("/a.bin", version("v1", 1_000));
+    place.fetch(&[&url]).exits(0);
+    server.put("/a.bin", version("v2", 2_000));
+    server.on("/a.bin", Fault::Hang.first(1));
+    let running = place.start(&[&url, "--refresh"]);
+    server.wait_until(|log| log.len() == 2);
+    running.kill();
+    std::fs::write(place.file("a.bin"), content("v2", 2_000)).expect("as if it had come");
+    place.fetch(&[&url]).exits(0);
+    is_version(&place, "v2", 2_000);
+}
+
+#[test]
+fn a_split_file_whose_address_leads_elsewhere_now_starts_over_there() {
+    let (server, place) = (Files::start(), Place::new());
+    server.put("/a.bin", version("v1", SIZE));
+    server.on("/a.bin", Fault::SlowBody(2 << 20).after(1));
+    let arguments = [&server.url("/a.bin"), "--segments", "4"];
+    let running = place.start(&arguments);
+    server.wait_until(|log| log.len() >= 3);
+    running.kill();
+    server.heal("/a.bin");
+    server.put("/a.bin", Answer::redirect(301, "/b.bin"));
+    server.put("/b.bin", version("v1", SIZE));
+    place.fetch(&arguments).exits(0);
+    is_version(&place, "v1", SIZE);
+}
+
+#[test]
+fn a_part_that_is_longer_than_it_says_is_refused_at_once() {
+    let (server, place) = (Files::start(), Place::new());
+    server.put("/a.bin", version("v1", SIZE));
+    let head = "HTTP/1.1 206 Partial Content\r\ncontent-range: bytes 0-99/100\r\n\r\n";
+    let answer = [head.as_bytes(), &[b'x'; 300]].concat();
+    server.on("/a.bin", Fault::Raw(answer));
+    let ended = place.fetch(&[&server.url("/a.bin"), "--segments", "2"]).exits(1);
+    assert_eq!((ended.class(), server.log().len()), ("range", 1), "{ended:?}");
+    assert!(place.names().is_empty());
+}
+
+#[test]
+fn a_refused_range_that_nobody_asked_for_is_no_empty_file() {
+    let (server, place) = (Files::start(), Place::new());
+    server.put("/a.bin", Answer::status(416).header("content-range", "bytes */0"));
+    let ended = place.fetch(&[&server.url("/a.bin")]).exits(1);
+    assert_eq!(ended.class(), "status_416");
+    assert!(place.names().is_empty());
 }

@@ -64,6 +64,11 @@ fn secrets_go_to_their_own_host_and_into_no_output() {
     assert_eq!(home.log()[1].header("authorization"), Some("Bearer alsos3cret"));
     assert_eq!(away.log()[1].header("authorization"), None);
     assert!(!format!("{ended:?}").contains("s3cret"));
+    let headers = ["--header", "X-Api-Key: s3cret", "--header", "Accept-Language: bg"];
+    place.fetch(&[&[home.url("/a").as_str()], &headers[..]].concat()).exits(1);
+    assert_eq!(home.log()[2].header("x-api-key"), Some("s3cret"));
+    assert_eq!(away.log()[2].header("x-api-key"), None);
+    assert_eq!(away.log()[2].header("accept-language"), Some("bg"));
 }
 
 #[test]
@@ -292,4 +297,17 @@ fn secrets_reach_neither_the_robots_of_others_nor_the_hosts_of_an_earlier_run() 
         assert!(!format!("{:?}", entry.headers).contains("s3cret"), "{entry:?}");
     }
     assert_eq!(home.log_of("/c")[0].header("cookie"), Some("s3cret"));
+}
+
+#[test]
+fn codings_may_stand_on_several_lines_and_a_file_without_bytes_has_none() {
+    let (server, place) = (Files::start(), Place::new());
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(b"what it was before").expect("packed");
+    let text = File::of(packed.finish().expect("packed")).header("content-encoding", "identity");
+    server.put("/text", text.header("content-encoding", "gzip"));
+    server.put("/empty", File::of("").header("content-encoding", "gzip"));
+    place.fetch(&[&server.url("/text"), &server.url("/empty"), "--decode"]).exits(0);
+    assert_eq!(std::fs::read(place.file("text")).expect("there"), b"what it was before");
+    assert_eq!(std::fs::read(place.file("empty")).expect("there"), b"");
 }

@@ -246,14 +246,32 @@ fn a_file_that_came_meanwhile_is_not_taken_for_the_one_that_was_put_off() {
     assert_eq!(place.names(), ["b"]);
     std::fs::write(place.file("a"), "half of it").expect("written");
     // As if that were not right after it.
-    for name in ["fetch.db", "fetch.db-wal"] {
-        let store = std::fs::File::options().write(true).open(place.file(".paceline").join(name));
-        let before = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_hours(1);
-        let _ = store.map(|store| store.set_modified(before));
-    }
+    let own = ["fetch.db", "fetch.db-wal", "named"];
+    make_old(&place, &own);
     let ended = place.fetch(&["-i", &list]).exits(1);
     assert_eq!(ended.class(), "exists");
     assert_eq!(read(&place, "a"), "half of it");
+}
+
+fn make_old(place: &Place, own: &[&str]) {
+    let before = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_hours(1);
+    for name in own {
+        let file = std::fs::File::options().write(true).open(place.file(".paceline").join(name));
+        let _ = file.map(|file| file.set_modified(before));
+    }
+}
+
+#[test]
+fn b1_a_file_that_took_long_and_was_named_right_before_a_kill_is_there() {
+    let (server, place) = (server(), Place::new());
+    let list = place.list([server.url("/b"), server.url("/a")]);
+    place.fetch(&["-i", &list, "--every", "10s", "--deadline", "500ms"]).exits(75);
+    // As that run would have left it, had it died after a long download.
+    std::fs::write(place.file("a"), "all of it").expect("written");
+    make_old(&place, &["fetch.db", "fetch.db-wal"]);
+    let ended = place.fetch(&["-i", &list]).exits(0);
+    assert_eq!((ended.summary("there"), server.log().len()), (2, 1), "{ended:?}");
+    assert_eq!(read(&place, "a"), "all of it");
 }
 
 #[test]
@@ -332,4 +350,22 @@ fn nobody_listening_does_not_change_the_exit() {
     let mut child = command.spawn().expect("it runs");
     drop(child.stdout.take());
     assert_eq!(child.wait().expect("it ends").code(), Some(1));
+}
+
+#[test]
+fn every_checksum_that_a_list_names_for_a_file_is_held_against_it() {
+    let (server, place) = (Files::start(), Place::new());
+    server.put("/f", File::of("hello"));
+    let sha256 = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
+    let right = format!("SHA256 (f) = {sha256}\nMD5 (f) = 5d41402abc4b2a76b9719d911017c592\n");
+    let wrong = format!("{right}SHA1 (f) = {}\n", "0".repeat(40));
+    let sums = |text: &str| {
+        let file = place.path().join("SUMS");
+        std::fs::write(&file, text).expect("written");
+        place.fetch(&["-i", &file.display().to_string(), "--base", &server.url("/")])
+    };
+    let ended = sums(&wrong).exits(1);
+    assert_eq!((ended.class(), ended.summary("fetched")), ("checksum", 1), "{ended:?}");
+    sums(&right).exits(0);
+    assert_eq!(read(&place, "f"), "hello");
 }

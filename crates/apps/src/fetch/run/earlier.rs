@@ -1,0 +1,141 @@
+//! What earlier runs have left: files that are known, and work that was not finished.
+
+use futures_util::future::join_all;
+use paceline::{Ended, JobId, JobState, JobView};
+use url::Url;
+
+use super::{FetchError, Run};
+use crate::fetch::item::Item;
+use crate::fetch::part::comes_to;
+use crate::fetch::plan::{Known, saved};
+use crate::fetch::task::{Named, Saved, Task};
+
+/// What an unfinished job of an earlier run has left.
+enum Left {
+    Nothing,
+    /// A complete file, and the addresses that it came from.
+    Complete(Vec<String>, Saved),
+    /// A file that it may have replaced.
+    Replaced(String),
+}
+
+impl Run {
+    /// Ends what an earlier run has left: this one does what its own list says, in its own way.
+    /// Files that were complete and never told stay known.
+    pub(super) async fn clear(&mut self) -> Result<(), FetchError> {
+        let mut last = JobId::default();
+        // A job that changes its state between two questions is found by the third.
+        for state in [JobState::Waiting, JobState::Running, JobState::Waiting] {
+            let mut after = None;
+            loop {
+                let (page, next) = self.pace.list(after, 1_000, Some(state)).await?;
+                last = last.max(page.last().map(|view| view.stored.record.id).unwrap_or_default());
+                // All at once, so that they share their turns.
+                let ids = page.iter().map(|view| view.stored.record.id);
+                for left in join_all(ids.map(|id| self.end_or_keep(id))).await {
+                    match left? {
+                        Left::Nothing => {}
+                        Left::Complete(urls, saved) => {
+                            self.standing.insert(saved.file.clone(), (urls, saved));
+                        }
+                        Left::Replaced(file) => {
+                            self.replaced.insert(file);
+                        }
+                    }
+                }
+                match next {
+                    Some(next) => after = Some(next),
+                    None => break,
+                }
+            }
+        }
+        let _ = self.get.left_over.last_job.set(last);
+        self.get.left_over.ended.notify_waiters();
+        Ok(())
+    }
+
+    /// Ends a job, unless its file is there: then its attempt will say so, whenever its host lets
+    /// it.
+    async fn end_or_keep(&self, id: JobId) -> Result<Left, Ended> {
+        let payload = self.pace.payload(id).await?;
+        let task: Option<Task> = payload.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        if let Some(saved) = task.as_ref().and_then(|task| self.get.standing(task)) {
+            return Ok(Left::Complete(task.map(|task| task.urls).unwrap_or_default(), saved));
+        }
+        self.pace.cancel(id).await?;
+        let renewed = task.filter(|task| task.named == Named::Renew);
+        let replaced = renewed.filter(|task| self.get.is_left_over(&task.target));
+        Ok(replaced.map_or(Left::Nothing, |task| Left::Replaced(task.target)))
+    }
+
+    /// The file that an earlier run saved for an item, if it is still that file.
+    pub(super) async fn known(
+        &self,
+        item: &Item,
+        finished: Option<&JobView>,
+    ) -> Result<Known, FetchError> {
+        let Some(view) = finished else { return Ok(Known::Nothing) };
+        if let Some(saved) = saved(view) {
+            return self.held_to(item, saved).await;
+        }
+        // Asking again was in vain: the file that was there before is there still.
+        let payload = self.pace.payload(view.stored.record.id).await?;
+        let task = payload.and_then(|bytes| serde_json::from_slice::<Task>(&bytes).ok());
+        let Some(saved) = task.and_then(|task| task.saved()) else { return Ok(Known::Nothing) };
+        Ok(match self.held_to(item, saved.clone()).await? {
+            // Or that run has replaced it, and died before it said so.
+            Known::Nothing if self.replaced.contains(&saved.file) => Known::Wrong(saved),
+            known => known,
+        })
+    }
+
+    /// Whether a file that was saved is there, and what the list wants.
+    async fn held_to(&self, item: &Item, saved: Saved) -> Result<Known, FetchError> {
+        if self.directory.length(&saved.file).unwrap_or(None) != Some(saved.bytes) {
+            return Ok(Known::Nothing);
+        }
+        let Some(checksum) = &item.checksum else { return Ok(Known::Right(saved)) };
+        if saved.checksum.as_deref() == Some(checksum.to_string().as_str()) {
+            return Ok(Known::Right(saved));
+        }
+        // The list has a checksum that this file was not held to when it came.
+        let file = self.directory.plain_file(&saved.file).ok().flatten();
+        let right = match file {
+            None => false,
+            Some(file) => comes_to(file, checksum).await.unwrap_or(false),
+        };
+        Ok(if right { Known::Right(saved) } else { Known::Wrong(saved) })
+    }
+
+    /// The file that stands where an item is to go, if the same addresses brought it for another
+    /// entry, such as one that says less, or if it is what the checksum says.
+    pub(super) async fn known_by_target(
+        &self,
+        item: &Item,
+        target: &str,
+    ) -> Result<Known, FetchError> {
+        let keys = self.planner.keys_of(item, target);
+        let same = |(urls, _): &&(Vec<String>, Saved)| {
+            item.urls.iter().map(Url::as_str).eq(urls.iter().map(String::as_str))
+        };
+        if let Some((_, saved)) = self.standing.get(target).filter(same) {
+            return self.held_to(item, saved.clone()).await;
+        }
+        for view in self.pace.finished(keys).await?.into_iter().flatten() {
+            if saved(&view).is_some_and(|saved| saved.file == target) {
+                match self.known(item, Some(&view)).await? {
+                    Known::Nothing => {}
+                    known => return Ok(known),
+                }
+            }
+        }
+        let file = self.directory.plain_file(target).ok().flatten();
+        let (Some(checksum), Some(file)) = (&item.checksum, file) else {
+            return Ok(Known::Nothing);
+        };
+        let bytes = file.metadata().map_or(0, |metadata| metadata.len());
+        let right = comes_to(file, checksum).await.unwrap_or(false);
+        let standing = || Saved::standing(&item.urls[0], target, bytes, Some(checksum));
+        Ok(if right { Known::Right(standing()) } else { Known::Nothing })
+    }
+}

@@ -299,10 +299,7 @@ fn a_file_that_was_cut_after_asking_in_vain_is_not_taken_for_the_whole() {
     place.fetch(&[&url]).exits(0);
     assert_eq!(server.log().len(), 2, "it is there still");
     std::fs::write(place.file("a.bin"), "cut").expect("written");
-    for name in ["fetch.db", "fetch.db-wal", "named"] {
-        let own = std::fs::File::options().write(true).open(place.file(".paceline").join(name));
-        let _ = own.map(|own| own.set_modified(std::time::SystemTime::UNIX_EPOCH));
-    }
+    place.make_old(&["fetch.db", "fetch.db-wal", "named"]);
     assert_eq!(place.fetch(&[&url]).exits(1).class(), "exists");
     assert_eq!(place.fetch(&[&url, "--refresh"]).exits(1).class(), "exists");
     assert_eq!(server.log().len(), 2);

@@ -246,19 +246,10 @@ fn a_file_that_came_meanwhile_is_not_taken_for_the_one_that_was_put_off() {
     assert_eq!(place.names(), ["b"]);
     std::fs::write(place.file("a"), "half of it").expect("written");
     // As if that were not right after it.
-    let own = ["fetch.db", "fetch.db-wal", "named"];
-    make_old(&place, &own);
+    place.make_old(&["fetch.db", "fetch.db-wal", "named"]);
     let ended = place.fetch(&["-i", &list]).exits(1);
     assert_eq!(ended.class(), "exists");
     assert_eq!(read(&place, "a"), "half of it");
-}
-
-fn make_old(place: &Place, own: &[&str]) {
-    let before = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_hours(1);
-    for name in own {
-        let file = std::fs::File::options().write(true).open(place.file(".paceline").join(name));
-        let _ = file.map(|file| file.set_modified(before));
-    }
 }
 
 #[test]
@@ -268,7 +259,7 @@ fn b1_a_file_that_took_long_and_was_named_right_before_a_kill_is_there() {
     place.fetch(&["-i", &list, "--every", "10s", "--deadline", "500ms"]).exits(75);
     // As that run would have left it, had it died after a long download.
     std::fs::write(place.file("a"), "all of it").expect("written");
-    make_old(&place, &["fetch.db", "fetch.db-wal"]);
+    place.make_old(&["fetch.db", "fetch.db-wal"]);
     let ended = place.fetch(&["-i", &list]).exits(0);
     assert_eq!((ended.summary("there"), server.log().len()), (2, 1), "{ended:?}");
     assert_eq!(read(&place, "a"), "all of it");

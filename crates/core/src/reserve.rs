@@ -43,8 +43,8 @@ impl Core {
         let call = &self.calls[number];
         let id = self.call_id(number);
         let kind = &self.kinds[self.jobs[job].kind as usize];
-        let counts = remembers || kind.on_crash == OnCrash::Fail;
-        plan.passing += usize::from(!counts || Mutant::PromisesPass.on());
+        let lasts = remembers || kind.on_crash == OnCrash::Fail;
+        plan.passing += usize::from(!lasts || Mutant::PromisesPass.on());
         plan.writes.push(Write::Reserve(Reservation {
             lane: self.lanes[lane_number].id,
             attempt,

@@ -30,6 +30,7 @@ pub struct Sqlite {
     path: PathBuf,
     /// A write failed (B4).
     unknown: bool,
+    /// What the last commit was to outlive, and so how the connection syncs.
     outlives: Outlives,
     known: Option<Known>,
     buffer: Buffer,

@@ -70,7 +70,7 @@ pub(super) struct LeftOver {
     pub(super) ended: Notify,
     /// Whether any half file may be there to be resumed.
     pub(super) half_files: AtomicBool,
-    /// When it last said something to its store, in seconds; no file of it is much younger.
+    /// When it last wrote to its store or named files, in seconds; no file of it is younger.
     pub(super) until: i64,
 }
 

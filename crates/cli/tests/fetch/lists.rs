@@ -255,13 +255,15 @@ fn a_file_that_came_meanwhile_is_not_taken_for_the_one_that_was_put_off() {
 #[test]
 fn b1_a_file_that_took_long_and_was_named_right_before_a_kill_is_there() {
     let (server, place) = (server(), Place::new());
+    place.fetch(&[&server.url("/hello")]).exits(0);
+    place.make_old(&["fetch.db", "fetch.db-wal", "named"]);
     let list = place.list([server.url("/b"), server.url("/a")]);
     place.fetch(&["-i", &list, "--every", "10s", "--deadline", "500ms"]).exits(75);
     // As that run would have left it, had it died after a long download.
     std::fs::write(place.file("a"), "all of it").expect("written");
     place.make_old(&["fetch.db", "fetch.db-wal"]);
     let ended = place.fetch(&["-i", &list]).exits(0);
-    assert_eq!((ended.summary("there"), server.log().len()), (2, 1), "{ended:?}");
+    assert_eq!((ended.summary("there"), server.log().len()), (2, 2), "{ended:?}");
     assert_eq!(read(&place, "a"), "all of it");
 }
 

@@ -59,13 +59,18 @@ impl Run {
     async fn end_or_keep(&self, id: JobId) -> Result<Left, Ended> {
         let payload = self.pace.payload(id).await?;
         let task: Option<Task> = payload.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        if let Some(saved) = task.as_ref().and_then(|task| self.get.standing(task)) {
-            return Ok(Left::Complete(task.map(|task| task.urls).unwrap_or_default(), saved));
+        if let Some(task) = &task
+            && let Some(saved) = self.get.standing(task)
+        {
+            return Ok(Left::Complete(task.urls.clone(), saved));
         }
         self.pace.cancel(id).await?;
-        let renewed = task.filter(|task| task.named == Named::Renew);
-        let replaced = renewed.filter(|task| self.get.is_left_over(&task.target));
-        Ok(replaced.map_or(Left::Nothing, |task| Left::Replaced(task.target)))
+        Ok(match task {
+            Some(task) if task.named == Named::Renew && self.get.is_left_over(&task.target) => {
+                Left::Replaced(task.target)
+            }
+            _ => Left::Nothing,
+        })
     }
 
     /// The file that an earlier run saved for an item, if it is still that file.

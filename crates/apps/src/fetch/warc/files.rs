@@ -1,4 +1,5 @@
-//! Files of an archive are opened without following links: one could lead out of the directory.
+//! The files of an archive: which they are, and how they are opened without following links, since
+//! one could lead out of the directory.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

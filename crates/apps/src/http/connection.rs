@@ -126,7 +126,7 @@ impl Connection {
 
     /// Sends a request; the answer's head is there when this returns.
     pub async fn send(mut self, request: Request<NoBody>) -> Result<Exchange, HttpError> {
-        self.is_used.store(true, Ordering::Relaxed);
+        let was_used = self.is_used.swap(true, Ordering::Relaxed);
         let response = match &mut self.sender {
             Sender::Http1 { sender, driver } => {
                 let answer = sender.send_request(request);
@@ -143,7 +143,12 @@ impl Connection {
             }
             Sender::Http2(sender) => sender.send_request(whole_address(request)?).await,
         };
-        let response: Response<Incoming> = response.map_err(|error| HttpError::of(&error))?;
+        let response: Response<Incoming> =
+            response.map_err(|error| match HttpError::of(&error) {
+                // It may be what an earlier answer had too much of, and says nothing about this one.
+                HttpError::NotHttp(text) if was_used => HttpError::Broken(text),
+                error => error,
+            })?;
         let (head, body) = response.into_parts();
         Ok(Exchange {
             connection: self,

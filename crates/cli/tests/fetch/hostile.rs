@@ -110,6 +110,19 @@ fn bytes_beyond_the_announced_length_are_not_the_files() {
 }
 
 #[test]
+fn bytes_that_come_behind_an_answer_are_not_held_against_the_next_file() {
+    let (server, place) = (Files::start(), Place::new());
+    server.put("/x", File::of("x"));
+    server.put("/y", File::of("another"));
+    server.on("/y", Fault::Raw(vec![b'x'; 5_000]).first(1));
+    let ended = place.fetch(&[&server.url("/x"), &server.url("/y"), "--per-host", "1"]).exits(0);
+    let log = server.log();
+    assert_eq!(log[0].connection, log[1].connection, "the rest of x is the beginning of y");
+    assert_eq!((log.len(), ended.of("retry")[0]["class"].as_str()), (3, Some("reset")));
+    assert_eq!(std::fs::read(place.file("y")).expect("there"), b"another");
+}
+
+#[test]
 fn redirects_have_an_end() {
     let ended = check(|server| server.chain("/x", 3, "/x"), &[], "redirect_loop");
     assert!(ended.stderr.contains("a loop"), "{}", ended.stderr);

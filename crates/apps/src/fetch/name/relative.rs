@@ -39,19 +39,20 @@ pub enum NameError {
 /// The parts of a path that the user gave, checked and otherwise kept; empty parts and `.` are
 /// left out.
 pub fn relative(path: &str) -> Result<Vec<String>, NameError> {
+    let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+    let first = parts.first().copied().unwrap_or_default();
     let drive =
-        path.as_bytes().get(..2).is_some_and(|d| d[0].is_ascii_alphabetic() && d[1] == b':');
+        first.as_bytes().get(..2).is_some_and(|d| d[0].is_ascii_alphabetic() && d[1] == b':');
     if path.contains(char::is_control) {
         return Err(NameError::Control(shown(path)));
     }
     // What a list says on Linux may be read on Windows, where these lead elsewhere too.
-    if drive || path.starts_with(['/', '\\']) {
+    if drive || path.starts_with('/') || first.starts_with('\\') {
         return Err(NameError::Absolute(shown(path)));
     }
     if path.split(['/', '\\']).any(|part| part == "..") {
         return Err(NameError::Parent(shown(path)));
     }
-    let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
     match parts.len() {
         0 => Err(NameError::Empty(shown(path))),
         1..=MOST_PARTS => parts.into_iter().map(kept).collect(),
@@ -100,6 +101,8 @@ mod tests {
         check("/etc/x", "`/etc/x` is absolute: give a path below the download directory");
         check("c:x", "`c:x` is absolute: give a path below the download directory");
         check("\\\\host\\x", "`\\\\host\\x` is absolute: give a path below the download directory");
+        check("./c:x", "`./c:x` is absolute: give a path below the download directory");
+        check(".//\\", "`.//\\` is absolute: give a path below the download directory");
         check("a/../b", "`a/../b` leads out of the download directory: leave out the `..`");
         check(
             "a\\..\\..\\b",
@@ -127,7 +130,9 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_stays_below_the_directory(path in "([ab./\\\\:\0]|\\.\\.|\\PC){0,40}") {
-            for part in relative(&path).unwrap_or_default() {
+            let Ok(parts) = relative(&path) else { return Ok(()) };
+            prop_assert_eq!(relative(&parts.join("/")), Ok(parts.clone()));
+            for part in parts {
                 prop_assert!(!part.contains(['/', '\0']) && !matches!(&*part, "" | "." | ".."));
             }
         }

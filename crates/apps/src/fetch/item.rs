@@ -134,9 +134,13 @@ fn is_bare(text: &str, parsed: &Result<Url, ParseError>) -> bool {
 /// A text that may be no URL, so that only its last `@` tells where a password could end.
 pub(super) fn text_without_password(text: &str) -> String {
     let Some((before, after)) = text.rsplit_once('@') else { return shown(text) };
-    let scheme = before.split_once("://").map_or("", |(scheme, _)| scheme);
-    let joint = if scheme.is_empty() { "" } else { "://" };
-    shown(&format!("{scheme}{joint}{HIDDEN}{after}"))
+    // A `://` further on is part of what may be the password.
+    match before.split_once("://") {
+        Some((scheme, _)) if scheme.chars().all(char::is_alphanumeric) => {
+            shown(&format!("{scheme}://{HIDDEN}{after}"))
+        }
+        _ => shown(&format!("{HIDDEN}{after}")),
+    }
 }
 
 #[cfg(test)]
@@ -191,6 +195,7 @@ mod tests {
         check("me:secret@a.org/x", "`me` cannot be fetched: only http and https can");
         check("ftp://user:secret@a/", "`ftp` cannot be fetched: only http and https can");
         check("u.v:secret@a/x", "`***@a/x` has no scheme: write `https://***@a/x`");
+        check(":me:secret@://@", "`***@` is not a URL: relative URL without a base");
         let url = url_of("https://user:secret@example.org/x").expect("a URL");
         assert_eq!(without_password(&url), "https://user:***@example.org/x");
         assert!(!format!("{:?}", Item::of(url)).contains("secret"));

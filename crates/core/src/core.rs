@@ -20,6 +20,8 @@ use crate::plan::Plan;
 use crate::pool::Pool;
 use crate::priority::Priority;
 use crate::record::{AddedCall, Counters};
+use crate::rosters::Rosters;
+use crate::service::{RosterTerms, SERVICE_KIND, ServiceTerms};
 use crate::settings::Settings;
 use crate::time::{Now, Span, Time};
 use crate::timetable::Timetable;
@@ -54,6 +56,10 @@ pub struct Setup {
     pub groups: Vec<(String, GroupLimits)>,
     /// Kinds that have a worker here.
     pub kinds: Vec<KindTerms>,
+    /// Work that comes again.
+    pub services: Vec<ServiceTerms>,
+    /// Who runs it.
+    pub rosters: Vec<RosterTerms>,
 }
 
 /// A job in memory: its payload and most of its words stay in the store.
@@ -219,6 +225,8 @@ pub struct Core {
     pub(crate) dirty_lanes: Vec<u32>,
     pub(crate) dirty_groups: Vec<u32>,
 
+    pub(crate) rosters: Rosters,
+    pub(crate) service_kind: Option<u32>,
     pub(crate) pool: Pool,
     /// Attempts that were answered and are not over, at most `max_answered`.
     pub(crate) answered: u32,
@@ -238,6 +246,7 @@ impl Core {
         let state = || FixedState::with_seed(seed);
         let mut kind_names = HashMap::with_hasher(state());
         kind_names.extend(setup.kinds.iter().zip(0..).map(|(kind, n)| (kind.name.clone(), n)));
+        let service_kind = kind_names.get(SERVICE_KIND).copied();
         let mut core = Core {
             pool: Pool::new(setup.settings.pool.clone()),
             settings: setup.settings,
@@ -272,6 +281,8 @@ impl Core {
             passing: Vec::new(),
             dirty_lanes: Vec::new(),
             dirty_groups: Vec::new(),
+            rosters: Rosters::default(),
+            service_kind,
             answered: 0,
             halted: false,
             waiting: 0,
@@ -284,6 +295,7 @@ impl Core {
         for (name, limits) in setup.lanes {
             core.configure(name, limits, Time::ZERO);
         }
+        core.rosters.configure(&setup.services, &setup.rosters);
         core
     }
 
@@ -303,7 +315,8 @@ impl Core {
         let moment = self.moments.first().map(|(at, _)| *at);
         let due = self.due.first().map(|(at, _)| due_at(*at, now) - self.settings.lead);
         let grows = if self.lacks_workers() { self.pool.grows_at() } else { None };
-        let wake = [opening, moment, due, grows].into_iter().flatten().min();
+        let check = if self.halted { None } else { self.rosters.wake_at(now) };
+        let wake = [opening, moment, due, grows, check].into_iter().flatten().min();
         let late = if crate::mutant::Mutant::WakesLate.on() { Span::millis(5) } else { Span::ZERO };
         wake.map(|at| at + late)
     }
@@ -316,7 +329,7 @@ impl Core {
 
     /// Whether work is due by the wall clock, which may be stepped while nobody looks (W5).
     pub fn waits_for_wall_clock(&self) -> bool {
-        !self.due.is_empty()
+        !self.due.is_empty() || self.rosters.wait()
     }
 
     /// Starts nothing any more; what runs may still end (B3).

@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 
 use crate::call::State;
 use crate::core::{Core, Moment};
-use crate::lane::{Demand, Glance, Key, Lane, Standing};
+use crate::lane::{Cause, Demand, Glance, Key, Lane, Standing};
 use crate::mutant::Mutant;
 use crate::outcome::{Failure, Outcome, Skip};
 use crate::plan::Plan;
@@ -53,12 +53,22 @@ impl Head {
 impl Core {
     /// Brings everything up to `now` and starts what may start.
     pub fn decide(&mut self, now: Now, plan: &mut Plan) {
-        self.catch_up(now, plan);
-        self.pass_openings(now);
-        self.pool.adjust(self.waiting, self.settings.max_waiting.get() as usize, now.time);
+        loop {
+            self.catch_up(now, plan);
+            self.pass_openings(now);
+            self.pool.adjust(self.waiting, self.settings.max_waiting.get() as usize, now.time);
+            self.start_all(now, plan);
+            // A run that was skipped just now lets its roster go on in this turn.
+            if self.halted || !self.rosters.can_step() {
+                return;
+            }
+        }
+    }
+
+    fn start_all(&mut self, now: Now, plan: &mut Plan) {
         loop {
             self.settle_standings(now, plan);
-            let Some(call) = self.next_to_start(now) else { break };
+            let Some(call) = self.next_to_start(now) else { return };
             self.reserve(call, now, plan);
         }
     }
@@ -67,6 +77,7 @@ impl Core {
     pub fn catch_up(&mut self, now: Now, plan: &mut Plan) {
         self.come_due(now, plan);
         self.pass_moments(now, plan);
+        self.turn_rosters(now, plan);
     }
 
     fn come_due(&mut self, now: Now, plan: &mut Plan) {
@@ -239,16 +250,25 @@ impl Core {
         // Whoever rises may pass those before it.
         let rises_at = heads.iter().map(|head| head.rises_at).min().unwrap_or(Time::NEVER);
         let mut blocked = false;
+        // Whom a kept share is not kept for must not take what a higher one waits for.
+        let mut kept_from = None;
         for head in heads {
+            if kept_from.is_some_and(|held| head.priority >= held) {
+                continue;
+            }
             let opening = lane.opening_at(glance, head.demand());
             if opening.at <= now.time {
                 standing.any = Some(self.key(lane, head));
                 break;
             }
             wake_at = wake_at.min(opening.at);
-            if !opening.cause.lets_others_pass() {
-                blocked = true;
-                break;
+            match opening.cause {
+                Cause::OwnGap => {}
+                Cause::Keep => kept_from = Some(head.priority),
+                Cause::Gap | Cause::Window | Cause::Cooldown | Cause::Group => {
+                    blocked = true;
+                    break;
+                }
             }
         }
         let mut interactive = heads.iter().filter(|head| head.priority == Priority::Interactive);

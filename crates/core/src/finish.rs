@@ -129,6 +129,11 @@ impl Core {
         }
         let report = Arc::new(report);
         plan.writes.push(Write::Finish(report.clone()));
+        if let Some(key) = &job.key
+            && self.is_run(&job)
+        {
+            self.run_over(key, &report, now, plan);
+        }
         if let Some(key) = job.key.filter(|_| !Mutant::FinishedKeyLost.on()) {
             plan.writes.push(Write::FinishedKey(job.id, key));
         }

@@ -28,13 +28,6 @@ pub(crate) enum Cause {
     Group,
 }
 
-impl Cause {
-    /// Whether a lower-ranked call may go while a higher-ranked one waits for this.
-    pub(crate) fn lets_others_pass(self) -> bool {
-        matches!(self, Cause::OwnGap | Cause::Keep)
-    }
-}
-
 /// When something opens and what keeps it closed until then; a past moment means open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Opening {

@@ -8,6 +8,7 @@
 //! queue), `decide`, `reserve`, `settle`; `why` explains and `restore` begins again.
 
 // Values.
+mod cron;
 mod job;
 mod limits;
 mod name;
@@ -17,6 +18,7 @@ mod priority;
 mod rate;
 mod record;
 mod report;
+mod service;
 mod settings;
 mod time;
 
@@ -35,11 +37,13 @@ mod pending;
 mod pool;
 mod queue;
 mod retry;
+mod rosters;
 mod timetable;
 mod waits;
 
 // The whole, verb by verb.
 mod core;
+mod cycle;
 mod decide;
 mod finish;
 mod lanes;
@@ -51,6 +55,8 @@ mod submit;
 mod why;
 
 pub use crate::core::{Core, KindTerms, OnCrash, Setup};
+pub use cron::{Cron, CronError};
+pub use cycle::{RosterStatus, RunError, ServiceStatus, UnknownService};
 pub use finish::Cancelled;
 pub use health::LADDER;
 pub use job::*;
@@ -68,6 +74,7 @@ pub use rate::*;
 pub use record::*;
 pub use restore::Restore;
 pub use retry::backoff;
+pub use service::*;
 pub use settings::*;
 pub use settle::Told;
 pub use time::{LONGEST_SPAN, Now, Span, SpanError, Time};

@@ -77,6 +77,16 @@ pub enum Mutant {
     CacheIgnored,
     /// L6: a throttled call comes back behind all others.
     PlaceLost,
+    /// S1: every service has its roster's interval.
+    OneInterval,
+    /// S1: a run that failed counts as a success.
+    TimedOnFailure,
+    /// S2: a cycle does not look again whether a service is due.
+    CycleRepeats,
+    /// S3: two rosters run one service at once.
+    ServiceTwice,
+    /// S3: a check that finds nothing due arms no other.
+    CheckLost,
 }
 
 #[cfg(feature = "mutants")]

@@ -8,6 +8,7 @@ use crate::job::{AttemptId, Blob, CallId, JobId, JobSpec, LaneId, Terms};
 use crate::outcome::{Announced, Outcome, Report};
 use crate::priority::Priority;
 use crate::rate::Rate;
+use crate::service::{RosterRecord, ServiceRecord};
 use crate::time::Time;
 
 /// One durable change. A turn's writes are committed together or not at all, in this order.
@@ -41,6 +42,12 @@ pub enum Write {
     FinishedKey(JobId, Blob),
     /// An answer for the cache (C2).
     Answer(CachedAnswer),
+    /// What is remembered of a service; replaces its earlier record (S1).
+    Service(ServiceRecord),
+    /// Where a roster stands; replaces its earlier record (S2).
+    Roster(RosterRecord),
+    /// What a worker or a tool keeps under a name; nothing forgets it.
+    Note(Arc<str>, Option<Blob>),
 }
 
 /// An unfinished job.
@@ -182,7 +189,8 @@ pub struct Lookup {
     pub key: Blob,
 }
 
-/// One record as it comes back from a store. Lanes come first, then jobs, calls and reservations.
+/// One record as it comes back from a store. Lanes come first, then jobs, calls, reservations,
+/// services and rosters.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
     /// A lane.
@@ -193,6 +201,10 @@ pub enum Record {
     Call(CallRecord),
     /// A reservation or its trace.
     Reservation(Reservation),
+    /// A service.
+    Service(ServiceRecord),
+    /// A roster.
+    Roster(RosterRecord),
 }
 
 /// Where the clocks and the counters stood at a commit.

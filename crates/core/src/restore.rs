@@ -39,13 +39,15 @@ impl Restore {
         Restore { core, plan, lanes, crashed, changed: Vec::new(), max_lanes }
     }
 
-    /// Takes in one record. Lanes come first, then jobs, calls and reservations.
+    /// Takes in one record. Lanes come first, then jobs, calls, reservations, services, rosters.
     pub fn take(&mut self, record: Record) {
         match record {
             Record::Lane(record) => self.lane(&record),
             Record::Job(record) => self.job(&record),
             Record::Call(record) => self.call(record),
             Record::Reservation(reservation) => self.reservation(reservation),
+            Record::Service(record) => self.core.rosters.remember_service(record),
+            Record::Roster(record) => self.core.rosters.remember_roster(record),
         }
     }
 

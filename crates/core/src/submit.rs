@@ -17,10 +17,29 @@ use crate::priority::Priority;
 use crate::record::{JobRecord, Write};
 use crate::time::{LONGEST_SPAN, Now, Span, Time};
 
+/// How a job comes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// As something new, if there is room (Q1).
+    New,
+    /// As work that is due, which always enters (Q2).
+    Due,
+}
+
 impl Core {
     /// Takes a job in, joins it to the same work, or refuses it.
     pub fn submit(
         &mut self,
+        submission: Submission,
+        now: Now,
+        plan: &mut Plan,
+    ) -> Result<Admission, SubmitError> {
+        self.submit_as(Entry::New, submission, now, plan)
+    }
+
+    pub(crate) fn submit_as(
+        &mut self,
+        entry: Entry,
         submission: Submission,
         now: Now,
         plan: &mut Plan,
@@ -34,7 +53,8 @@ impl Core {
         let room = self.settings.max_waiting.get() as usize;
         // Calls whose cache is still being asked will wait, most of them.
         let waiting = self.waiting + plan.lookups.len();
-        if due.is_none() && waiting + calls > room && !Mutant::NoBound.on() {
+        let bound = entry == Entry::New && due.is_none() && !Mutant::NoBound.on();
+        if bound && waiting + calls > room {
             return Ok(Admission::Refused { retry_at: now.wall_time(self.room_at(now)) });
         }
         let lanes = self.lanes_of(&submission.spec, now.time, plan)?;

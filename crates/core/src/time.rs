@@ -42,7 +42,7 @@ impl Sub<Span> for Time {
 }
 
 /// Both clocks at one instant: limits run on `time`, due moments on `wall`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Now {
     /// Engine time.
     pub time: Time,

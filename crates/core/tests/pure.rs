@@ -7,10 +7,22 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Everything that may be linked in, and the macros that write some of it.
-const ALLOWED: [&str; 17] = [
+const ALLOWED: [&str; 32] = [
+    "croner",
+    "darling",
+    "darling_core",
+    "darling_macro",
+    "derive_builder",
+    "derive_builder_core",
+    "derive_builder_macro",
+    "fnv",
     "foldhash",
     "hashbrown",
+    "heck",
+    "ident_case",
     "itoa",
+    "jiff",
+    "jiff-core",
     "memchr",
     "paceline-core",
     "proc-macro2",
@@ -20,6 +32,9 @@ const ALLOWED: [&str; 17] = [
     "serde_derive",
     "serde_json",
     "slab",
+    "strsim",
+    "strum",
+    "strum_macros",
     "syn",
     "thiserror",
     "thiserror-impl",

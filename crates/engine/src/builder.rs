@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use paceline_core::{KindTerms, Limits, Settings, SettingsError, Setup, Span};
+use paceline_core::{KindTerms, Limits, SERVICE_KIND, Settings, SettingsError, Setup, Span};
 use paceline_store::{Memory, Sqlite, Store, StoreError};
 
 use crate::clock::Clock;
@@ -12,6 +12,7 @@ use crate::driver::random;
 use crate::lane::{Group, Lane, LaneError};
 use crate::paceline::Paceline;
 use crate::run::Workers;
+use crate::service::{self, Roster, Service, ServiceError};
 use crate::turn::Machine;
 use crate::worker::Worker;
 
@@ -22,9 +23,12 @@ pub struct Builder {
     groups: Vec<Group>,
     workers: Workers,
     twice: Option<String>,
+    services: Vec<Service>,
+    rosters: Vec<Roster>,
     settings: Settings,
     keep_finished: Span,
     cache_bytes: usize,
+    at_rest: bool,
 }
 
 impl Builder {
@@ -35,9 +39,12 @@ impl Builder {
             groups: Vec::new(),
             workers: Workers::new(),
             twice: None,
+            services: Vec::new(),
+            rosters: Vec::new(),
             settings: Settings { hash_seed: random(), ..Settings::default() },
             keep_finished: Span::days(7),
             cache_bytes: 64 << 20,
+            at_rest: false,
         }
     }
 
@@ -61,6 +68,20 @@ impl Builder {
         if self.workers.insert(kind.into(), Arc::new(worker)).is_some() {
             self.twice = self.twice.or(Some(kind.to_string()));
         }
+        self
+    }
+
+    /// Adds a service. What it does is up to the worker of the kind [`SERVICE_KIND`].
+    #[must_use]
+    pub fn service(mut self, service: Service) -> Builder {
+        self.services.push(service);
+        self
+    }
+
+    /// Adds a roster.
+    #[must_use]
+    pub fn roster(mut self, roster: Roster) -> Builder {
+        self.rosters.push(roster);
         self
     }
 
@@ -92,16 +113,24 @@ impl Builder {
         self
     }
 
+    /// Starts no call: for programs that look, submit or cancel, and leave the work to another.
+    #[must_use]
+    pub fn at_rest(mut self) -> Builder {
+        self.at_rest = true;
+        self
+    }
+
     /// Opens the store, takes up what it kept, and runs.
     pub fn start(mut self) -> Result<Paceline, StartError> {
         let setup = self.setup()?;
+        let begin = if self.at_rest { Begin::AtRest } else { Begin::Working };
         let workers = Arc::new(self.workers);
         match self.path {
             Some(path) => {
                 let store = Sqlite::open(&path)?.with_front(self.cache_bytes);
-                start(setup, store, workers, self.keep_finished)
+                start(setup, store, workers, self.keep_finished, begin)
             }
-            None => start(setup, Memory::default(), workers, self.keep_finished),
+            None => start(setup, Memory::default(), workers, self.keep_finished, begin),
         }
     }
 
@@ -140,8 +169,22 @@ impl Builder {
         // The map's order means nothing; the kinds' order shows in nothing either, but tests like
         // one world to be one world.
         kinds.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(Setup { settings: self.settings.clone(), lanes, groups, kinds })
+        let services = std::mem::take(&mut self.services);
+        let (services, rosters) = service::build(services, std::mem::take(&mut self.rosters))?;
+        if self.workers.contains_key(SERVICE_KIND) {
+            lanes.push((service::OWN_LANES.into(), service::own_lane()));
+        } else if !services.is_empty() {
+            return Err(StartError::NobodyServes);
+        }
+        Ok(Setup { settings: self.settings.clone(), lanes, groups, kinds, services, rosters })
     }
+}
+
+/// Whether an engine starts calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begin {
+    Working,
+    AtRest,
 }
 
 fn start(
@@ -149,13 +192,17 @@ fn start(
     store: impl Store + 'static,
     workers: Arc<Workers>,
     keep_finished: Span,
+    begin: Begin,
 ) -> Result<Paceline, StartError> {
     let runtime = tokio::runtime::Handle::try_current().map_err(|_| StartError::NoRuntime)?;
     let groups = setup.groups.iter().map(|(name, _)| name.clone()).collect();
     let mut clock = None;
-    let (machine, _) = Machine::open(setup, store, keep_finished, |last| {
+    let (mut machine, _) = Machine::open(setup, store, keep_finished, |last| {
         clock.insert(Arc::new(Clock::start(last))).reading()
     })?;
+    if begin == Begin::AtRest {
+        machine.halt();
+    }
     let clock = clock.expect("opening reads the clock");
     Paceline::launch(machine, clock, runtime, workers, groups).map_err(StartError::Thread)
 }
@@ -187,6 +234,12 @@ pub enum StartError {
     /// A kind that cannot be one.
     #[error(transparent)]
     Kind(#[from] paceline_core::NameError),
+    /// Services or rosters that cannot be meant.
+    #[error(transparent)]
+    Service(#[from] ServiceError),
+    /// Services, and nobody to run them.
+    #[error("no worker for the kind `{SERVICE_KIND}`: register one, it runs the services")]
+    NobodyServes,
     /// Settings that contradict each other.
     #[error(transparent)]
     Settings(#[from] SettingsError),
@@ -235,6 +288,9 @@ mod tests {
         fn job(&mut self, _: JobId) -> Result<Option<StoredJob>, StoreError> {
             Ok(None)
         }
+        fn note(&mut self, _: &str) -> Result<Option<Blob>, StoreError> {
+            Ok(None)
+        }
         fn finished(&mut self, keys: &[Blob]) -> Result<Vec<Option<StoredJob>>, StoreError> {
             Ok(vec![None; keys.len()])
         }
@@ -247,7 +303,8 @@ mod tests {
     async fn a_bug_in_the_engine_is_told_as_a_bug_to_everybody_who_waits() {
         let lanes = vec![("a".into(), Limits::default())];
         let setup = Setup { lanes, ..Setup::default() };
-        let pace = start(setup, Broken, Arc::default(), Span::days(7)).expect("it starts");
+        let pace =
+            start(setup, Broken, Arc::default(), Span::days(7), Begin::Working).expect("it starts");
         let told = pace.pause("a").await.expect_err("nobody answers");
         assert_eq!(told.to_string(), "the engine has ended because of a bug in it: a bug");
         assert!(matches!(pace.ended().await, Ended::Panicked(_)));

@@ -192,6 +192,9 @@ impl<S: Store> Driver<S> {
                 Message::Ask(Input::Retry(_, to)) if self.stop_at.is_some() => {
                     let _ = to.send(Reply::Retried(Err(SubmitError::Stopping.into())));
                 }
+                Message::Ask(Input::RunService(_, to)) if self.stop_at.is_some() => {
+                    let _ = to.send(Reply::Run(Err(SubmitError::Stopping.into())));
+                }
                 Message::Ask(input) => inputs.push(asked(input)),
                 Message::Follow(job, follower, to) => {
                     let waiter = Waiter::Latecomer(job, follower, to);
@@ -314,6 +317,12 @@ fn asked(input: Input<oneshot::Sender<Reply>>) -> Input<Waiter> {
         Input::Retry(job, to) => Input::Retry(job, Waiter::Asker(to)),
         Input::Cancel(job, to) => Input::Cancel(job, Waiter::Asker(to)),
         Input::Lane(lane, act, to) => Input::Lane(lane, act, Waiter::Asker(to)),
+        Input::RunService(name, to) => Input::RunService(name, Waiter::Asker(to)),
+        Input::ResetService(name, to) => Input::ResetService(name, Waiter::Asker(to)),
+        Input::SetServices(services, rosters, to) => {
+            Input::SetServices(services, rosters, Waiter::Asker(to))
+        }
+        Input::Keep(name, note, to) => Input::Keep(name, note, Waiter::Asker(to)),
         Input::Ask(question, to) => Input::Ask(question, Waiter::Asker(to)),
         Input::Submit(..)
         | Input::Started(..)

@@ -3,7 +3,7 @@
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, OnceLock};
 
-use paceline_core::{Admission, CallReport, JobId, Report, SubmitError};
+use paceline_core::{Admission, CallReport, JobId, Report, RunError, SubmitError, UnknownService};
 use tokio::sync::mpsc;
 
 use crate::driver::{Ended, Message};
@@ -91,7 +91,19 @@ pub enum NotSubmitted {
     /// The same work is under way, and the caller wanted no such thing (D1).
     #[error("job {0} is the same work and is not finished")]
     Duplicate(JobId),
+    /// There is no such service.
+    #[error(transparent)]
+    UnknownService(#[from] UnknownService),
     /// Nobody is there to take it.
     #[error(transparent)]
     Ended(#[from] Ended),
+}
+
+impl From<RunError> for NotSubmitted {
+    fn from(error: RunError) -> NotSubmitted {
+        match error {
+            RunError::Unknown(error) => error.into(),
+            RunError::Submit(error) => error.into(),
+        }
+    }
 }

@@ -22,6 +22,7 @@ mod following;
 mod job;
 mod lane;
 mod paceline;
+mod service;
 mod span;
 mod worker;
 
@@ -41,14 +42,17 @@ pub use job::{Job, JobError};
 pub use lane::{Group, Lane, LaneError};
 pub use paceline::{ChangeError, Paceline};
 pub use run::DEFAULT_TIMEOUT;
+pub use service::{Roster, Service, ServiceError};
 pub use span::{IntoRate, IntoSpan};
 pub use turn::{JobView, RetryError};
 pub use worker::{Call, Failed, Hold, Late, Outcome, Work, Worker};
 
+pub use jiff::tz::TimeZone;
 pub use paceline_core::{
     AcrossLanes, Admission, Announced, Answer, AttemptId, Blob, CallId, CallReport, Cancelled,
     Event, Failure, GroupLimits, JobId, JobState, LaneStatus, Limits, OnCrash, OnDuplicate,
-    Outcome as CallOutcome, Portion, Priority, Rate, Reason, Report, Settings, Skip, Span,
-    SubmitError, Time, UnknownLane, Why, Window,
+    Outcome as CallOutcome, Portion, Priority, Rate, Reason, Report, RosterStatus, SERVICE_KIND,
+    ServiceResult, ServiceRun, ServiceStatus, Settings, Skip, Span, SubmitError, Time, UnknownLane,
+    UnknownService, When, Why, Window,
 };
 pub use paceline_store::StoreError;

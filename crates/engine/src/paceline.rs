@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use paceline_core::{
-    Admission, Blob, Cancelled, Event, JobId, JobState, LaneStatus, Limits, Span, Submission,
-    SubmitError, Time, UnknownLane, Why,
+    Admission, Blob, Cancelled, Event, JobId, JobState, LaneStatus, Limits, RosterStatus,
+    ServiceStatus, Span, Submission, SubmitError, Time, UnknownLane, UnknownService, Why,
 };
 use paceline_store::Store;
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
@@ -20,6 +20,7 @@ use crate::following::{Following, News, NotSubmitted, end};
 use crate::job::Job;
 use crate::lane::{Lane, LaneError};
 use crate::run::{Runner, Workers};
+use crate::service::{Roster, Service, ServiceError};
 use crate::turn::{Input, JobView, LaneAct, Machine, Question, Reply, RetryError};
 
 /// Submissions on their way to the loop at most; more wait their turn.
@@ -182,9 +183,7 @@ impl Paceline {
             return Err(self.ended().await.into());
         };
         match (*admission)? {
-            Admission::Refused { retry_at } => {
-                Err(NotSubmitted::Full { retry_at: crate::clock::system_time(retry_at) })
-            }
+            Admission::Refused { retry_at } => Err(full(retry_at)),
             Admission::Duplicate(job) => Err(NotSubmitted::Duplicate(job)),
             admission @ (Admission::Accepted(job)
             | Admission::Joined(job)
@@ -299,6 +298,71 @@ impl Paceline {
         }
     }
 
+    /// How all services are doing, by name.
+    pub async fn services(&self) -> Result<Vec<ServiceStatus>, Ended> {
+        match self.ask(|to| Input::Ask(Question::Services, to)).await? {
+            Reply::Services(services) => Ok(services),
+            other => unreachable!("services are answered by {other:?}"),
+        }
+    }
+
+    /// How all rosters are doing, by name.
+    pub async fn rosters(&self) -> Result<Vec<RosterStatus>, Ended> {
+        match self.ask(|to| Input::Ask(Question::Rosters, to)).await? {
+            Reply::Rosters(rosters) => Ok(rosters),
+            other => unreachable!("rosters are answered by {other:?}"),
+        }
+    }
+
+    /// Runs a service now, whatever its timing; one that runs already is joined (S3).
+    pub async fn run_service(&self, name: &str) -> Result<Following, NotSubmitted> {
+        let admission = match self.ask(|to| Input::RunService(name.into(), to)).await? {
+            Reply::Run(admission) => admission?,
+            other => unreachable!("a run is answered by {other:?}"),
+        };
+        let job = match admission {
+            Admission::Refused { retry_at } => return Err(full(retry_at)),
+            admission => admission.job().expect("runs join what runs already"),
+        };
+        Ok(self.follow(job).await?.expect("it was accepted"))
+    }
+
+    /// Marks a service as never run: it is due at the next check (S1).
+    pub async fn reset_service(&self, name: &str) -> Result<Result<(), UnknownService>, Ended> {
+        match self.ask(|to| Input::ResetService(name.into(), to)).await? {
+            Reply::Reset(done) => Ok(done),
+            other => unreachable!("a reset is answered by {other:?}"),
+        }
+    }
+
+    /// Changes what services and rosters there are; what is under way goes on (S2).
+    pub async fn set_services(
+        &self,
+        services: Vec<Service>,
+        rosters: Vec<Roster>,
+    ) -> Result<Result<(), ServiceError>, Ended> {
+        let (services, rosters) = match crate::service::build(services, rosters) {
+            Ok(fit) => fit,
+            Err(error) => return Ok(Err(error)),
+        };
+        self.ask(|to| Input::SetServices(services, rosters, to)).await?;
+        Ok(Ok(()))
+    }
+
+    /// What is kept under this name, by a worker or by a program.
+    pub async fn note(&self, name: &str) -> Result<Option<Blob>, Ended> {
+        match self.ask(|to| Input::Ask(Question::Note(name.into()), to)).await? {
+            Reply::Note(note) => Ok(note),
+            other => unreachable!("a note is answered by {other:?}"),
+        }
+    }
+
+    /// Keeps something under a name, or nothing any more; durable when it returns.
+    pub async fn keep(&self, name: &str, note: Option<&[u8]>) -> Result<(), Ended> {
+        let (name, note) = (name.into(), note.map(Into::into));
+        self.ask(|to| Input::Keep(name, note, to)).await.map(drop)
+    }
+
     async fn act(&self, lane: &str, act: LaneAct) -> Result<Result<(), UnknownLane>, Ended> {
         match self.ask(|to| Input::Lane(lane.into(), act, to)).await? {
             Reply::Lane(done) => Ok(done),
@@ -371,6 +435,10 @@ impl Paceline {
         let _ = self.shared.over.clone().changed().await;
         end(&self.shared.ended)
     }
+}
+
+fn full(retry_at: Time) -> NotSubmitted {
+    NotSubmitted::Full { retry_at: crate::clock::system_time(retry_at) }
 }
 
 /// Limits that could not be changed.

@@ -10,11 +10,13 @@ use std::task::Poll;
 
 use paceline_core::{AttemptId, Blob, Failure, Span, Start, Time, Told, Verdict};
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use crate::alarm::Alarm;
 use crate::clock::Clock;
-use crate::driver::Message;
+use crate::driver::{Ended, Message};
+use crate::turn::{Input, Reply};
 use crate::worker::{AnyWorker, Call, Failed, Late, Running};
 
 /// How long an attempt may take on a lane that does not say.
@@ -65,7 +67,8 @@ impl Runner {
             payload,
             attempt: attempt.clone(),
         };
-        let timeout = start.timeout.unwrap_or(DEFAULT_TIMEOUT);
+        let timeout = worker.timeout(&call.payload, &call.lane).map(Span::from);
+        let timeout = timeout.or(start.timeout).unwrap_or(DEFAULT_TIMEOUT);
         let moment = self.moment(start.attempt, start.start_at);
         let task = self.runtime.spawn(async move {
             // Dropped after the worker's future, when everything it held has been let go.
@@ -225,6 +228,16 @@ impl Attempt {
         {
             held.send(Message::Told(held.id, told));
         }
+    }
+
+    /// Asks the driver something on the worker's behalf.
+    pub(crate) async fn ask(
+        &self,
+        input: impl FnOnce(oneshot::Sender<Reply>) -> Input<oneshot::Sender<Reply>>,
+    ) -> Result<Reply, Ended> {
+        let (asker, answer) = oneshot::channel();
+        self.send(Message::Ask(input(asker)));
+        answer.await.map_err(|_| Ended::Stopped)
     }
 
     fn send(&self, message: Message) {

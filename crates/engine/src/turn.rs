@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use paceline_core::{
     Admission, AttemptId, Blob, CachedAnswer, Cancelled, Core, Event, JobId, JobState, LaneStatus,
-    Limits, Lookup, Now, Outcome, Plan, Report, Restore, Setup, Span, Stamp, Start, Submission,
-    SubmitError, Time, Told, UnknownLane, Why, Write,
+    Limits, Lookup, Now, Outcome, Plan, Report, Restore, RosterStatus, RosterTerms, RunError,
+    ServiceStatus, ServiceTerms, Setup, Span, Stamp, Start, Submission, SubmitError, Time, Told,
+    UnknownLane, UnknownService, Why, Write,
 };
 use paceline_store::{Among, Store, StoreError, StoredJob};
 
@@ -31,6 +32,14 @@ pub enum Input<T> {
     Cancel(JobId, T),
     /// A lane is stopped, let go on, or forgiven.
     Lane(Arc<str>, LaneAct, T),
+    /// A service is run by hand, whatever its timing.
+    RunService(Arc<str>, T),
+    /// A service is marked as never run.
+    ResetService(Arc<str>, T),
+    /// There are other services and rosters from now on.
+    SetServices(Vec<ServiceTerms>, Vec<RosterTerms>, T),
+    /// Something is kept under a name, or no longer.
+    Keep(Arc<str>, Option<Blob>, T),
     /// Something is asked.
     Ask(Question, T),
     /// An attempt was really sent at this moment.
@@ -71,6 +80,12 @@ pub enum Question {
     Finished(Vec<Blob>),
     /// All lanes.
     Lanes,
+    /// All services.
+    Services,
+    /// All rosters.
+    Rosters,
+    /// What is kept under a name.
+    Note(Arc<str>),
     /// Whether nothing is left to do.
     Idle,
 }
@@ -86,6 +101,12 @@ pub enum Reply {
     Cancelled(Cancelled),
     /// The lane did as told.
     Lane(Result<(), UnknownLane>),
+    /// The job that runs the service.
+    Run(Result<Admission, RunError>),
+    /// The service is marked.
+    Reset(Result<(), UnknownService>),
+    /// It is as told.
+    Kept,
     /// By call number; nothing for a job that is finished or unknown.
     Why(Vec<(u16, Why)>),
     /// The job, if there is one.
@@ -98,6 +119,12 @@ pub enum Reply {
     Finished(Vec<Option<JobView>>),
     /// Lanes by name.
     Lanes(Vec<LaneStatus>),
+    /// Services by name.
+    Services(Vec<ServiceStatus>),
+    /// Rosters by name.
+    Rosters(Vec<RosterStatus>),
+    /// What is kept, if anything.
+    Note(Option<Blob>),
     /// Whether nothing is left to do.
     Idle(bool),
 }
@@ -287,6 +314,20 @@ impl<S: Store> Machine<S> {
                 };
                 replies.push((to, Reply::Lane(done)));
             }
+            Input::RunService(name, to) => {
+                replies.push((to, Reply::Run(self.core.run_service(&name, now, plan))));
+            }
+            Input::ResetService(name, to) => {
+                replies.push((to, Reply::Reset(self.core.reset_service(&name, plan))));
+            }
+            Input::SetServices(services, rosters, to) => {
+                self.core.configure_services(&services, &rosters);
+                replies.push((to, Reply::Kept));
+            }
+            Input::Keep(name, note, to) => {
+                plan.writes.push(Write::Note(name, note));
+                replies.push((to, Reply::Kept));
+            }
             Input::Started(attempt, at) => self.core.started(attempt, at),
             Input::Answered(attempt) => self.core.answered(attempt, now),
             Input::Told(attempt, told, roll) => self.core.report(attempt, told, now, roll, plan),
@@ -401,6 +442,9 @@ impl<S: Store> Machine<S> {
                 Reply::Finished(found.collect())
             }
             Question::Lanes => Reply::Lanes(self.core.lane_statuses(now)),
+            Question::Services => Reply::Services(self.core.service_statuses(now)),
+            Question::Rosters => Reply::Rosters(self.core.roster_statuses(now)),
+            Question::Note(name) => Reply::Note(self.store.note(&name)?),
             Question::Idle => Reply::Idle(self.core.is_idle()),
         })
     }

@@ -11,7 +11,9 @@ use paceline_core::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::driver::Ended;
 use crate::run::Attempt;
+use crate::turn::{Input, Question, Reply};
 
 /// What a worker returns: an outcome, or a failure that `?` made of an error.
 pub type Work = Result<Outcome, Failed>;
@@ -30,6 +32,11 @@ pub trait Worker: Send + Sync + 'static {
     /// What becomes of a call under which the process died (B2).
     fn on_crash(&self) -> OnCrash {
         OnCrash::Repeat
+    }
+
+    /// How long an attempt with this payload may take, where that is not the lane's to say.
+    fn timeout(&self, _payload: &[u8], _lane: &str) -> Option<Duration> {
+        None
     }
 
     /// Whether the worker calls [`Call::sending`] itself, right before its request is written.
@@ -57,6 +64,7 @@ pub(crate) trait AnyWorker: Send + Sync {
     fn start(&self, call: Call) -> Running<'_>;
     fn applies(&self, payload: &[u8], lane: &str) -> bool;
     fn on_crash(&self) -> OnCrash;
+    fn timeout(&self, payload: &[u8], lane: &str) -> Option<Duration>;
     fn sends_itself(&self) -> bool;
 }
 
@@ -71,6 +79,10 @@ impl<W: Worker> AnyWorker for W {
 
     fn on_crash(&self) -> OnCrash {
         Worker::on_crash(self)
+    }
+
+    fn timeout(&self, payload: &[u8], lane: &str) -> Option<Duration> {
+        Worker::timeout(self, payload, lane)
     }
 
     fn sends_itself(&self) -> bool {
@@ -151,6 +163,21 @@ impl Call {
     /// `Settings::max_answered` others were answered and are not done.
     pub fn answered(&self) {
         self.attempt.answered();
+    }
+
+    /// What was kept under this name, be it before a restart.
+    pub async fn note(&self, name: &str) -> Result<Option<Blob>, Ended> {
+        match self.attempt.ask(|to| Input::Ask(Question::Note(name.into()), to)).await? {
+            Reply::Note(note) => Ok(note),
+            other => unreachable!("a note is answered by {other:?}"),
+        }
+    }
+
+    /// Keeps something under a name, or nothing any more; durable when it returns. One name is one
+    /// note for the whole engine.
+    pub async fn keep(&self, name: &str, note: Option<&[u8]>) -> Result<(), Ended> {
+        let (name, note) = (name.into(), note.map(Into::into));
+        self.attempt.ask(|to| Input::Keep(name, note, to)).await.map(drop)
     }
 
     /// Keeps the lane's slot until the guard is dropped, for work that outlives the worker's

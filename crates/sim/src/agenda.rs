@@ -15,6 +15,8 @@ use crate::service::Temper;
 pub(crate) enum Act {
     Submit(Vec<Submission>),
     Cancel(JobId),
+    /// Somebody runs a service by hand.
+    RunService(Arc<str>),
     /// Some unfinished job, by chance.
     CancelSome,
     Lane(Arc<str>, LaneAct),

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use paceline::turn::LaneAct;
 use paceline_core::{
     AcrossLanes, Due, GapFrom, GroupLimits, JobSpec, KindTerms, Limits, OnCrash, OnDuplicate,
-    Portion, Priority, Rate, Settings, Setup, Span, Submission, Time, Until, Window,
+    Portion, Priority, Rate, RosterTerms, SERVICE_KIND, ServiceTerms, Settings, Setup, Span,
+    Submission, Time, Until, When, Window,
 };
 use paceline_store::Store;
 
@@ -105,7 +106,9 @@ fn live(seed: u64, lines: bool) -> Ran {
         let temper = if rng.one_in(3) { Temper::healthy() } else { Temper::random(&mut rng) };
         world.tempers.insert(name, temper);
     }
-    for host in ["host:a", "host:b", "host:c", "host:d"] {
+    let made = ["host:a", "host:b", "host:c", "host:d"];
+    let made = made.into_iter().chain(["service:a", "service:b", "service:c", "service:d"]);
+    for host in made {
         world.tempers.insert(host.into(), Temper::random(&mut rng));
     }
     world.open();
@@ -207,8 +210,45 @@ fn setup(rng: &mut Rng) -> Setup {
         names[..count].iter().map(|name| (Arc::from(*name), limits(rng))).collect();
     lanes.push(("host:*".into(), limits(rng)));
     let kind = |name: &str, on_crash| KindTerms { name: name.into(), on_crash };
-    let kinds = vec![kind("fetch", OnCrash::Repeat), kind("pay", OnCrash::Fail)];
-    Setup { settings, lanes, groups: vec![("shared".into(), group)], kinds }
+    let mut kinds = vec![kind("fetch", OnCrash::Repeat), kind("pay", OnCrash::Fail)];
+    let (mut services, mut rosters) = (Vec::new(), Vec::new());
+    if rng.one_in(3) {
+        kinds.push(kind(SERVICE_KIND, OnCrash::Repeat));
+        services = ["a", "b", "c", "d"].map(|name| service(name, &lanes, rng)).to_vec();
+        for service in &services {
+            let limits = Limits { fail_after: n(1_000), ..Limits::default() };
+            if lanes.iter().all(|(name, _)| *name != service.lane) {
+                lanes.push((service.lane.clone(), limits));
+            }
+        }
+        settings.max_lanes = n(u64::from(settings.max_lanes.get()) + 4);
+        for name in ["hourly", "nightly"].into_iter().take(rng.range(1, 2) as usize) {
+            rosters.push(roster(name, rng));
+        }
+    }
+    let groups = vec![("shared".into(), group)];
+    Setup { settings, lanes, groups, kinds, services, rosters }
+}
+
+fn service(name: &str, lanes: &[(Arc<str>, Limits)], rng: &mut Rng) -> ServiceTerms {
+    let when = match rng.range(0, 2) {
+        0 => When::EveryCheck,
+        _ => When::Every(Span::secs(*rng.pick(&[20, 60, 300, 1_200]))),
+    };
+    let shared = lanes[0].0.clone();
+    let lane = if rng.one_in(4) { shared } else { format!("service:{name}").into() };
+    let attempts = std::num::NonZeroU16::MIN.saturating_add(rng.range(0, 2) as u16);
+    ServiceTerms { name: name.into(), when, lane, attempts, payload: name.as_bytes().into() }
+}
+
+fn roster(name: &str, rng: &mut Rng) -> RosterTerms {
+    let mut services: Vec<Arc<str>> = Vec::new();
+    for service in ["a", "b", "c", "d"] {
+        if !rng.one_in(3) {
+            services.push(service.into());
+        }
+    }
+    RosterTerms { name: name.into(), check: Span::secs(*rng.pick(&[5, 30, 120])), services }
 }
 
 fn rate(rng: &mut Rng) -> Rate {
@@ -355,6 +395,9 @@ fn faults(world: &mut World, rng: &mut Rng, end: Time) {
                     let slow = Span::millis(*rng.pick(&[1, 20, 200]));
                     world.act_at(at + Span::secs(rng.range(1, 60)), Act::CommitTime(Span::ZERO));
                     Act::CommitTime(slow)
+                }
+                6 if !world.setup.services.is_empty() && rng.one_in(2) => {
+                    Act::RunService(rng.pick(&world.setup.services).name.clone())
                 }
                 6 | 7 => Act::CancelSome,
                 8 => Act::Temper(lane, Temper::random(rng)),

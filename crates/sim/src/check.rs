@@ -6,6 +6,7 @@
 mod jobs;
 mod lanes;
 mod order;
+mod services;
 mod slots;
 mod wire;
 
@@ -20,6 +21,7 @@ use paceline_core::{
 
 use jobs::JobBook;
 use lanes::{GroupBook, LaneBook};
+use services::Runs;
 
 /// A broken rule.
 #[derive(Clone, Debug)]
@@ -47,6 +49,7 @@ pub(crate) enum Heard {
     Ended(AttemptId),
     Cancel(JobId),
     Lane(Arc<str>, LaneAct),
+    Run(Arc<str>),
 }
 
 impl Heard {
@@ -58,7 +61,13 @@ impl Heard {
             Input::Ended(attempt) => Heard::Ended(*attempt),
             Input::Cancel(job, _) => Heard::Cancel(*job),
             Input::Lane(lane, act, _) => Heard::Lane(lane.clone(), act.clone()),
-            Input::Submit(..) | Input::Retry(..) | Input::Ask(..) => return None,
+            Input::RunService(name, _) => Heard::Run(name.clone()),
+            Input::Submit(..)
+            | Input::Retry(..)
+            | Input::Ask(..)
+            | Input::ResetService(..)
+            | Input::SetServices(..)
+            | Input::Keep(..) => return None,
         })
     }
 }
@@ -98,6 +107,7 @@ pub(crate) struct Book {
     /// What started in this turn.
     started: Vec<CallId>,
     cancelled: Vec<JobId>,
+    runs: Runs,
 }
 
 impl Book {
@@ -123,6 +133,7 @@ impl Book {
             busy_until: Time::ZERO,
             started: Vec::new(),
             cancelled: Vec::new(),
+            runs: Runs::default(),
         }
     }
 
@@ -148,6 +159,7 @@ impl Book {
         }
         self.configure_all(now.time);
         self.jobs_reopened();
+        self.runs_reopened(now.time);
     }
 
     /// The commit lasts until then, and no turn can begin before.
@@ -173,6 +185,7 @@ impl Book {
         self.now = now;
         self.started.clear();
         self.cancelled.clear();
+        self.runs.asked.clear();
         self.come_due();
         for heard in heard {
             if !matches!(heard, Heard::Lane(lane, act) if ignored(lane, act, writes)) {
@@ -185,6 +198,7 @@ impl Book {
             self.digest(write);
         }
         self.look_around(wake_at);
+        self.check_rosters();
     }
 
     fn hear(&mut self, heard: &Heard) {
@@ -198,20 +212,30 @@ impl Book {
             Heard::Ended(attempt) => self.slot_freed(*attempt),
             Heard::Cancel(job) => self.cancelled.push(*job),
             Heard::Lane(lane, act) => self.lane_act(lane, act),
+            Heard::Run(service) => self.runs.asked.push(service.clone()),
         }
     }
 
     fn digest(&mut self, write: &Write) {
         match write {
-            Write::Job(record, _) => self.job_accepted(record),
+            Write::Job(record, payload) => {
+                self.run_accepted(record, payload);
+                self.job_accepted(record);
+            }
             Write::Terms(job, terms) => self.terms_changed(*job, terms),
             Write::Call(record) => self.call_moved_on(record),
-            Write::Reserve(reservation) => self.reserved(reservation),
+            Write::Reserve(reservation) => {
+                self.run_reserved(reservation.attempt, reservation.call.job);
+                self.reserved(reservation);
+            }
             Write::Started(_, attempt, at) => self.start_durable(*attempt, *at),
             Write::Lane(record) => {
                 self.lane_ids.insert(record.id, record.name.clone());
             }
-            Write::Finish(report) => self.job_finished(report),
+            Write::Finish(report) => {
+                self.run_finished(report);
+                self.job_finished(report);
+            }
             Write::Answer(answer) => {
                 let key = (answer.lane.clone(), answer.key.clone());
                 self.answers.insert(key, answer.expires_at);
@@ -220,7 +244,12 @@ impl Book {
                 self.lane_ids.remove(id);
             }
             Write::Ended(_, attempt, _) | Write::Release(_, attempt) => self.end_durable(*attempt),
-            Write::Payload(..) | Write::Forget(..) | Write::FinishedKey(..) => {}
+            Write::Payload(..)
+            | Write::Forget(..)
+            | Write::FinishedKey(..)
+            | Write::Service(_)
+            | Write::Roster(_)
+            | Write::Note(..) => {}
         }
     }
 

@@ -40,6 +40,7 @@ impl Counts {
             Act::FailCommit(Fault::Lost) => self.more("commit failed, lost"),
             Act::FailCommit(Fault::Written) => self.more("commit failed, written"),
             Act::CommitTime(_) => self.more("slow store"),
+            Act::RunService(_) => self.more("service run by hand"),
             Act::CancelSome | Act::Cancel(_) => self.more("cancelled"),
             Act::Temper(..) => self.more("service changes its temper"),
             Act::Lane(_, paceline::turn::LaneAct::Change(_)) => self.more("limits changed"),

@@ -171,6 +171,10 @@ impl Store for Faulty {
         self.inner.0.payload(job)
     }
 
+    fn note(&mut self, name: &str) -> Result<Option<Blob>, StoreError> {
+        self.inner.0.note(name)
+    }
+
     fn answers(
         &mut self,
         lookups: &[Lookup],

@@ -43,6 +43,11 @@ pub const MUTANTS: &[(Mutant, &str)] = &[
     (Mutant::RssTwice, "D3"),
     (Mutant::CacheIgnored, "C1"),
     (Mutant::PlaceLost, "L6"),
+    (Mutant::OneInterval, "S1"),
+    (Mutant::TimedOnFailure, "S1"),
+    (Mutant::CycleRepeats, "S2"),
+    (Mutant::ServiceTwice, "S3"),
+    (Mutant::CheckLost, "S3"),
 ];
 
 /// How a broken rule was noticed.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use paceline::turn::LaneAct;
 use paceline_core::{
     Due, Failure, GroupLimits, JobId, JobSpec, KindTerms, Limits, OnCrash, OnDuplicate, Priority,
-    Settings, Setup, Span, Submission, Time, Until, Verdict, Window,
+    RosterStatus, RosterTerms, SERVICE_KIND, ServiceTerms, Settings, Setup, Span, Submission, Time,
+    Until, Verdict, When, Window,
 };
 
 use crate::agenda::Act;
@@ -254,6 +255,39 @@ impl World {
         self
     }
 
+    /// With this service, which has a lane of its own.
+    #[must_use]
+    pub fn service(mut self, name: &str, when: When) -> World {
+        if self.setup.services.is_empty() {
+            self = self.kind(SERVICE_KIND, OnCrash::Repeat).lane("service:*", Limits::default());
+        }
+        self.setup.services.push(ServiceTerms {
+            name: name.into(),
+            when,
+            lane: format!("service:{name}").into(),
+            attempts: NonZeroU16::MIN,
+            payload: name.as_bytes().into(),
+        });
+        self
+    }
+
+    /// Lets this lane pace a service.
+    #[must_use]
+    pub fn service_on(mut self, service: &str, lane: &str) -> World {
+        let terms = self.setup.services.iter_mut().find(|terms| *terms.name == *service);
+        terms.expect("the service is there").lane = lane.into();
+        self
+    }
+
+    /// With this roster.
+    #[must_use]
+    pub fn roster(mut self, name: &str, check: &str, services: &[&str]) -> World {
+        let services = services.iter().map(|&service| service.into()).collect();
+        let (name, check) = (name.into(), span(check));
+        self.setup.rosters.push(RosterTerms { name, check, services });
+        self
+    }
+
     /// With other settings.
     #[must_use]
     pub fn settings(mut self, change: impl FnOnce(&mut Settings)) -> World {
@@ -310,6 +344,36 @@ impl World {
     /// This service's next answer to this job.
     pub fn answer_on(&mut self, label: u64, lane: &str, reaction: Reaction) {
         self.scripts.entry((label, Some(lane.into()))).or_default().push_back(reaction);
+    }
+
+    /// What a service comes to, the next time it runs.
+    pub fn run_comes_to(&mut self, service: &str, reaction: Reaction) {
+        self.answer_on(0, &format!("service:{service}"), reaction);
+    }
+
+    /// Somebody runs a service by hand.
+    pub fn run_service(&mut self, name: &str) {
+        self.up();
+        self.act_at(self.now(), Act::RunService(name.into()));
+        self.settle_now();
+    }
+
+    /// Where rosters stand: what runs, what is left, what came of the rest.
+    pub fn rosters(&self) -> Vec<String> {
+        let now = self.clock.reading().now;
+        let statuses = self.machine().expect("the engine runs").core().roster_statuses(now);
+        let told = |status: RosterStatus| {
+            let record = status.record;
+            let current = record.current.map_or("nothing".into(), |(service, _)| service);
+            let left: Vec<&str> = record.remaining.iter().map(|service| &**service).collect();
+            let results = record.results.iter().map(|(service, result)| {
+                format!("{service} {}", format!("{:?}", result.state).to_lowercase())
+            });
+            let results: Vec<String> = results.collect();
+            let (left, results) = (left.join(", "), results.join(", "));
+            format!("{}: runs {current}, left [{left}], results [{results}]", record.name)
+        };
+        statuses.into_iter().map(told).collect()
     }
 
     /// Somebody cancels a job.

@@ -73,10 +73,16 @@ impl World {
         self.counts.requests += 1;
         let (call, lane) = (request.call, request.lane.clone());
         let (timeout, tell) = (request.timeout, request.tell_start);
+        self.end_leftovers(attempt);
         self.book.arrives(attempt, now);
         let priority = self.book.priority_of(attempt);
         self.trace.note(now, format_args!("start #{} {lane} {priority}", call.job));
-        let reaction = self.reaction(call, &lane);
+        let mut reaction = self.reaction(call, &lane);
+        if self.book.service_of(attempt).is_some()
+            && matches!(reaction.told.verdict, Verdict::Moved { .. })
+        {
+            reaction.told.verdict = Verdict::Empty;
+        }
         if tell {
             let delay = self.delay_of_start();
             self.after(delay, Next::TellStart(attempt));
@@ -87,6 +93,19 @@ impl World {
         self.after(reaction.after, Next::Answer(attempt));
         let request = self.wire.get_mut(&attempt).expect("found above");
         request.reaction = Some(reaction);
+    }
+
+    /// The worker of a service ends what is left of an earlier run before it starts another (S3).
+    fn end_leftovers(&mut self, attempt: AttemptId) {
+        let Some(service) = self.book.service_of(attempt) else { return };
+        let left_over = |(id, request): (&AttemptId, &Request)| {
+            let given_up = request.told || request.aborted;
+            (given_up && self.book.service_of(*id).as_ref() == Some(&service)).then_some(*id)
+        };
+        let left_over: Vec<AttemptId> = self.wire.iter().filter_map(left_over).collect();
+        for id in left_over {
+            self.end(id);
+        }
     }
 
     fn delay_of_start(&mut self) -> Span {

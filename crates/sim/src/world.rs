@@ -195,8 +195,10 @@ impl World {
     }
 
     fn act(&mut self, act: Act) {
-        let to_the_engine =
-            matches!(act, Act::Submit(_) | Act::Cancel(_) | Act::CancelSome | Act::Lane(..));
+        let to_the_engine = matches!(
+            act,
+            Act::Submit(_) | Act::RunService(_) | Act::Cancel(_) | Act::CancelSome | Act::Lane(..)
+        );
         if !self.is_up() && matches!(act, Act::Lane(..)) {
             return;
         }
@@ -207,6 +209,7 @@ impl World {
         self.counts.act(&act);
         match act {
             Act::Submit(jobs) => self.take_in(jobs),
+            Act::RunService(name) => self.inbox.push(Input::RunService(name, Ticket::Other)),
             Act::Cancel(job) => self.inbox.push(Input::Cancel(job, Ticket::Other)),
             Act::CancelSome => {
                 let roll = self.rng.next();
@@ -295,6 +298,11 @@ impl World {
         for attempt in hanging {
             self.after(Span::secs(1), Next::Answer(attempt));
         }
+        // Work that comes again and again would never come to an end.
+        self.setup.rosters.clear();
+        self.book.no_more_rosters();
+        let services = self.setup.services.clone();
+        self.inbox.push(Input::SetServices(services, Vec::new(), Ticket::Other));
         for lane in self.book.lane_names() {
             for act in [LaneAct::Resume, LaneAct::Reset] {
                 self.inbox.push(Input::Lane(lane.clone(), act, Ticket::Other));

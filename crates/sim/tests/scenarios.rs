@@ -12,5 +12,7 @@ mod limits;
 mod order;
 #[path = "scenarios/same_work.rs"]
 mod same_work;
+#[path = "scenarios/services.rs"]
+mod services;
 #[path = "scenarios/waiting.rs"]
 mod waiting;

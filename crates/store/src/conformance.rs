@@ -1,5 +1,6 @@
 //! The promises of a store as one suite: every backend runs all of it.
 
+mod again;
 mod finding;
 
 use std::num::NonZeroU32;
@@ -39,6 +40,8 @@ pub fn all(fresh: &mut dyn FnMut() -> Open) {
         answers_come_in_the_order_asked_and_expire,
         pruning_takes_small_steps_and_only_what_is_old,
         the_largest_numbers_survive,
+        again::services_and_rosters_are_kept_by_name,
+        again::a_note_is_kept_until_it_is_replaced_or_dropped,
     ];
     for promise in promises {
         promise(&mut Place::new(fresh()));

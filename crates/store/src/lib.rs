@@ -18,7 +18,8 @@ pub use sqlite::Sqlite;
 /// What the engine asks of a store. One thread owns it; every verb is one transaction.
 pub trait Store: Send {
     /// Hands out every lane, then every unfinished job, then the calls of unfinished jobs, then
-    /// the reservations, each in the order of their numbers. Payloads stay where they are.
+    /// the reservations, each in the order of their numbers; then services and rosters by name.
+    /// Payloads and notes stay where they are.
     ///
     /// `None` for a store that has never seen a commit.
     fn load(&mut self, each: &mut dyn FnMut(Record)) -> Result<Option<Stamp>, StoreError>;
@@ -38,6 +39,9 @@ pub trait Store: Send {
 
     /// The payload of a job, finished or not; `None` if there is no such job.
     fn payload(&mut self, job: JobId) -> Result<Option<Blob>, StoreError>;
+
+    /// What is kept under this name.
+    fn note(&mut self, name: &str) -> Result<Option<Blob>, StoreError>;
 
     /// Cached answers that have not expired at `now`, one for each lookup in its place (C1).
     fn answers(

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use paceline_core::{
     AttemptId, Blob, CachedAnswer, CallId, CallRecord, JobId, JobRecord, LaneId, LaneRecord,
-    Lookup, Record, Report, Reservation, Stamp, Time, Write,
+    Lookup, Record, Report, Reservation, RosterRecord, ServiceRecord, Stamp, Time, Write,
 };
 
 use crate::{Among, PRUNE_STEP, Store, StoreError, StoredJob};
@@ -42,6 +42,9 @@ struct Tables {
     calls: BTreeMap<CallId, CallRecord>,
     attempts: BTreeMap<AttemptId, Reservation>,
     answers: BTreeMap<AnswerKey, CachedAnswer>,
+    services: BTreeMap<Arc<str>, ServiceRecord>,
+    rosters: BTreeMap<Arc<str>, RosterRecord>,
+    notes: BTreeMap<Arc<str>, Blob>,
     /// Where the next step of forgetting goes on.
     pruned_to: (JobId, Option<AnswerKey>),
 }
@@ -90,6 +93,18 @@ impl Tables {
             }
             Write::Answer(answer) => {
                 self.answers.insert((answer.lane.clone(), answer.key.clone()), answer);
+            }
+            Write::Service(record) => {
+                self.services.insert(record.name.clone(), record);
+            }
+            Write::Roster(record) => {
+                self.rosters.insert(record.name.clone(), record);
+            }
+            Write::Note(name, Some(note)) => {
+                self.notes.insert(name, note);
+            }
+            Write::Note(name, None) => {
+                self.notes.remove(&name);
             }
         }
     }
@@ -164,6 +179,8 @@ impl Store for Memory {
         tables.jobs.values().cloned().map(Record::Job).for_each(&mut *each);
         tables.calls.values().cloned().map(Record::Call).for_each(&mut *each);
         tables.attempts.values().cloned().map(Record::Reservation).for_each(&mut *each);
+        tables.services.values().cloned().map(Record::Service).for_each(&mut *each);
+        tables.rosters.values().cloned().map(Record::Roster).for_each(&mut *each);
         Ok(tables.stamp)
     }
 
@@ -178,6 +195,10 @@ impl Store for Memory {
 
     fn payload(&mut self, job: JobId) -> Result<Option<Blob>, StoreError> {
         Ok(self.tables().payloads.get(&job).cloned())
+    }
+
+    fn note(&mut self, name: &str) -> Result<Option<Blob>, StoreError> {
+        Ok(self.tables().notes.get(name).cloned())
     }
 
     fn answers(

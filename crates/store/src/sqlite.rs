@@ -211,6 +211,7 @@ impl Store for Sqlite {
             load::jobs(connection, each)?;
             load::calls(connection, &mut known, each)?;
             load::reservations(connection, &mut known, each)?;
+            load::services(connection, each)?;
             load::stamp(connection)
         })?;
         self.known = Some(known);
@@ -235,6 +236,14 @@ impl Store for Sqlite {
             let read =
                 |row: &Row<'_>| Ok(row.get_ref(0)?.as_blob_or_null()?.unwrap_or_default().into());
             statement.query_row([job.0.cast_signed()], read).optional()
+        })
+    }
+
+    fn note(&mut self, name: &str) -> Result<Option<Blob>, StoreError> {
+        self.read(|connection| {
+            let mut statement =
+                connection.prepare_cached("SELECT body FROM notes WHERE name = ?")?;
+            statement.query_row([name], |row| Ok(row.get_ref(0)?.as_blob()?.into())).optional()
         })
     }
 

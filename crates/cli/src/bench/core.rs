@@ -87,6 +87,7 @@ impl Bench {
             lanes: names.iter().map(|name| (name.clone(), limits.clone())).collect(),
             groups: Vec::new(),
             kinds: kinds.iter().map(terms).collect(),
+            ..Setup::default()
         };
         let start = Time(1_000_000_000_000);
         Bench {

@@ -294,7 +294,8 @@ impl Book {
             let job = &self.jobs[&call.id.job];
             let book = &job.calls[usize::from(call.id.index)];
             let moved = usize::from(call.id.index) >= job.spec.stages.iter().map(Vec::len).sum();
-            let submitted = job.due.is_none() && !job.replaced;
+            let run = &*job.spec.kind == paceline_core::SERVICE_KIND;
+            let submitted = job.due.is_none() && !job.replaced && !run;
             submitted && book.stage == 0 && book.tries == 0 && !moved
         });
         let (fresh, most) = (fresh.count(), self.setup.settings.max_waiting.get() as usize);

@@ -10,6 +10,7 @@ use super::lanes::{LaneBook, Try};
 impl Book {
     /// A service sees a request.
     pub(crate) fn arrives(&mut self, attempt: AttemptId, at: Time) {
+        self.run_arrives(attempt, at);
         let Some(name) = self.tries.get(&attempt).cloned() else {
             let words = format!("attempt {} was sent without a durable reservation", attempt.0);
             return self.violation("L4", at, words);
@@ -39,6 +40,7 @@ impl Book {
 
     /// A request is gone from the wire.
     pub(crate) fn left_the_wire(&mut self, attempt: AttemptId, at: Time) {
+        self.run_left(attempt);
         let Some(name) = self.tries.get(&attempt).cloned() else { return };
         if let Some(known) = self.lane(&name).find_mut(attempt) {
             known.left_at.get_or_insert(at);

@@ -99,6 +99,16 @@ impl<'a> Writer<'a> {
                 self.run(Sql::FinishedKey, [hash(key), job.0.cast_signed()])
             }
             Write::Answer(answer) => self.answer(answer),
+            Write::Service(record) => {
+                let body = self.buffer.bytes_of(record);
+                self.statements.run(Sql::Service, (&*record.name, body)).map(drop)
+            }
+            Write::Roster(record) => {
+                let body = self.buffer.bytes_of(record);
+                self.statements.run(Sql::Roster, (&*record.name, body)).map(drop)
+            }
+            Write::Note(name, Some(note)) => self.run(Sql::Note, (&**name, &**note)),
+            Write::Note(name, None) => self.run(Sql::DropNote, [&**name]),
         }
     }
 

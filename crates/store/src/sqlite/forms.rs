@@ -128,7 +128,8 @@ impl Specs {
 mod tests {
     use super::*;
     use paceline_core::{
-        AttemptId, CallRecord, Failure, LaneId, LaneRecord, Priority, SettledCall, Skip, Terms,
+        AttemptId, CallRecord, Failure, LaneId, LaneRecord, Now, Priority, RosterRecord,
+        ServiceRecord, ServiceResult, ServiceRun, SettledCall, Skip, Terms,
     };
 
     /// Pins the bytes: if this fails, files written before can no longer be read. Keep the old
@@ -180,6 +181,29 @@ mod tests {
             Buffer::default().bytes_of(&lane),
             "010301610102c0843d050601020904010101000000000801",
         );
+    }
+
+    #[test]
+    fn services_and_rosters_keep_their_form() {
+        let both = Now { time: Time(1), wall: Time(2) };
+        let result = ServiceResult { state: JobState::Failed, why: Some("x".into()) };
+        let run = ServiceRun { job: JobId(3), ended_at: Time(4), result: result.clone() };
+        let service = ServiceRecord {
+            name: "a".into(),
+            since: both,
+            succeeded_at: Some(both),
+            last: Some(run),
+        };
+        check(Buffer::default().bytes_of(&service), "010161010201010201030403010178");
+        let roster = RosterRecord {
+            name: "n".into(),
+            begun_at: Some(Time(5)),
+            over_at: Some(both),
+            current: Some(("a".into(), JobId(3))),
+            remaining: vec!["b".into()],
+            results: vec![("c".into(), result)],
+        };
+        check(Buffer::default().bytes_of(&roster), "");
     }
 
     #[test]

@@ -142,7 +142,8 @@ mod tests {
         let mut store = Sqlite::open(&path).expect("a new store");
         commit(&mut store, &[submit(1, "before"), submit(2, "after")]);
         commit(&mut store, &finish(1, "before")[..1]);
-        let back = "DROP TABLE finished_keys; PRAGMA user_version = 1";
+        let back = "DROP TABLE finished_keys; DROP TABLE services; DROP TABLE rosters;
+                    DROP TABLE notes; PRAGMA user_version = 1";
         store.connection.execute_batch(back).expect("SQL");
         drop(store);
 

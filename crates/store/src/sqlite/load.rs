@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use paceline_core::{
     AttemptId, CachedAnswer, CachedValue, CallId, CallRecord, Counters, JobId, JobRecord, JobSpec,
-    LaneId, LaneRecord, Lookup, Priority, Record, Reservation, Stamp, Terms, Time,
+    LaneId, LaneRecord, Lookup, Priority, Record, Reservation, RosterRecord, ServiceRecord, Stamp,
+    Terms, Time,
 };
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row};
@@ -81,6 +82,20 @@ pub(super) fn reservations(
             known.ended.entry(reservation.lane).or_default().insert(reservation.attempt);
         }
         each(Record::Reservation(reservation));
+        Ok(())
+    })
+}
+
+pub(super) fn services(
+    connection: &Connection,
+    each: &mut dyn FnMut(Record),
+) -> rusqlite::Result<()> {
+    for_each(connection, "SELECT body FROM services ORDER BY name", |row| {
+        each(Record::Service(body::<ServiceRecord>("service", row, 0)?));
+        Ok(())
+    })?;
+    for_each(connection, "SELECT body FROM rosters ORDER BY name", |row| {
+        each(Record::Roster(body::<RosterRecord>("roster", row, 0)?));
         Ok(())
     })
 }

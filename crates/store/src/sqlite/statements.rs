@@ -27,9 +27,13 @@ pub(super) enum Sql {
     FinishedKey,
     DropFinishedKey,
     DropAnswer,
+    Service,
+    Roster,
+    Note,
+    DropNote,
 }
 
-const SQL: [(Sql, &str); 22] = [
+const SQL: [(Sql, &str); 26] = [
     (Sql::Begin, "BEGIN IMMEDIATE"),
     (Sql::Commit, "COMMIT"),
     (Sql::Stamp, "INSERT OR REPLACE INTO meta VALUES (1, ?, ?, ?, ?, ?, ?, ?)"),
@@ -55,6 +59,10 @@ const SQL: [(Sql, &str); 22] = [
     (Sql::FinishedKey, "INSERT OR IGNORE INTO finished_keys VALUES (?, ?)"),
     (Sql::DropFinishedKey, "DELETE FROM finished_keys WHERE hash = ? AND job = ?"),
     (Sql::DropAnswer, "DELETE FROM cache WHERE lane = ? AND key = ?"),
+    (Sql::Service, "INSERT OR REPLACE INTO services VALUES (?, ?)"),
+    (Sql::Roster, "INSERT OR REPLACE INTO rosters VALUES (?, ?)"),
+    (Sql::Note, "INSERT OR REPLACE INTO notes VALUES (?, ?)"),
+    (Sql::DropNote, "DELETE FROM notes WHERE name = ?"),
 ];
 
 /// The statements of one transaction: each is looked up by its text at most once in it.

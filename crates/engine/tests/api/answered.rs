@@ -152,6 +152,8 @@ async fn b3_a_stop_waits_for_what_was_answered() {
     let stopping = pace.clone();
     let mut stopped = Box::pin(async move { stopping.stop(LONG).await });
     tokio::select! {
+        // The stop is asked for first: what came before it would run, and nobody would end it.
+        biased;
         _ = &mut stopped => panic!("a call still runs"),
         refused = soon(pace.submit(ask("late"))) => drop(refused),
     }

@@ -1,0 +1,31 @@
+//! Services: programs that come again, run by rosters, each in a process group of its own.
+//!
+//! When they run and in what order is decided by the rules in `core`; here is what a run does.
+
+mod group;
+mod program;
+mod tail;
+mod worker;
+
+use serde::{Deserialize, Serialize};
+
+pub use program::Program;
+pub use tail::LONGEST_TAIL;
+pub use worker::{ServiceWorker, Task, Tasks};
+
+/// What the job of a run carries.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct Payload {
+    /// Which service.
+    pub service: String,
+}
+
+/// The note that holds the process group of a service's last run.
+fn child_note(service: &str) -> String {
+    format!("service/{service}/child")
+}
+
+/// The note that holds the last output of a service.
+pub fn output_note(service: &str) -> String {
+    format!("service/{service}/output")
+}

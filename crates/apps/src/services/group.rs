@@ -1,0 +1,179 @@
+//! Process groups: who is in one, whose it is, and how it is ended (S3, L5).
+
+use std::fs;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use paceline::Hold;
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+
+/// How often a group that was told to end is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// After this a group that cannot be ended is let be: it hangs in the kernel.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
+
+/// A process group by its leader, told apart from later ones with the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Group {
+    /// The number of the leader and of the group.
+    leader: i32,
+    /// When the leader was started, in ticks since the machine was.
+    started: u64,
+    /// Which boot of the machine.
+    boot: u128,
+}
+
+/// What the system says of a process.
+struct Process {
+    state: u8,
+    group: i32,
+    started: u64,
+}
+
+impl Group {
+    /// The group of a process that was started as the leader of one.
+    pub(super) fn of(leader: u32) -> Option<Group> {
+        let leader = i32::try_from(leader).ok()?;
+        Some(Group { leader, started: process(leader)?.started, boot: boot() })
+    }
+
+    /// Whether any of it still runs.
+    pub(super) fn is_alive(self) -> bool {
+        if self.boot != boot() {
+            return false;
+        }
+        // While a group has members the system gives its number to nobody else, so whoever has
+        // this number now and started at another time shows that the group is gone.
+        match process(self.leader) {
+            Some(leader) if leader.started != self.started => false,
+            Some(leader) if leader.state != b'Z' => true,
+            _ => members(self.leader) > 0,
+        }
+    }
+
+    fn signal(self, signal: Signal) {
+        if let Some(pid) = Pid::from_raw(self.leader) {
+            // Whoever is gone needs no signal.
+            let _ = kill_process_group(pid, signal);
+        }
+    }
+
+    /// Ends it on a thread of its own, which holds the slot until it is gone (L5).
+    pub(super) fn end_beside(self, grace: Duration, hold: Hold) -> oneshot::Receiver<()> {
+        let (tell, gone) = oneshot::channel();
+        let end = move || {
+            self.end(grace);
+            drop(hold);
+            // Whoever waited may have been dropped meanwhile.
+            let _ = tell.send(());
+        };
+        let thread = std::thread::Builder::new().name("paceline-end".to_string());
+        if thread.spawn(end).is_err() {
+            // Without a thread there is no grace either.
+            self.signal(Signal::KILL);
+        }
+        gone
+    }
+
+    /// Asks the group to end, makes it end after `grace`, and returns when it is gone.
+    pub(super) fn end(self, grace: Duration) {
+        if !self.is_alive() {
+            return;
+        }
+        // Nobody ever rings: this only waits.
+        let (_bell, silence): (Sender<()>, Receiver<()>) = channel();
+        let mut waited = Duration::ZERO;
+        self.signal(Signal::TERM);
+        // One that was stopped must run to hear it.
+        self.signal(Signal::CONT);
+        while self.is_alive() && waited < grace + GIVE_UP_AFTER {
+            if waited >= grace {
+                self.signal(Signal::KILL);
+            }
+            if silence.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Disconnected) {
+                return;
+            }
+            waited += LOOK_EVERY;
+        }
+    }
+}
+
+/// Processes of a group that run; those that only wait to be buried do not count.
+fn members(group: i32) -> usize {
+    let Ok(entries) = fs::read_dir("/proc") else { return 0 };
+    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    numbers.filter_map(process).filter(|it| it.group == group && it.state != b'Z').count()
+}
+
+fn process(number: i32) -> Option<Process> {
+    let stat = fs::read(format!("/proc/{number}/stat")).ok()?;
+    // The second field is the name, in brackets, and may hold anything.
+    let after = stat.iter().rposition(|&byte| byte == b')')? + 2;
+    let fields: Vec<&str> = std::str::from_utf8(stat.get(after..)?).ok()?.split(' ').collect();
+    let state = *fields.first()?.as_bytes().first()?;
+    Some(Process {
+        state,
+        group: fields.get(2)?.parse().ok()?,
+        started: fields.get(19)?.parse().ok()?,
+    })
+}
+
+fn boot() -> u128 {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    u128::from_str_radix(&id.trim().replace('-', ""), 16).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::CommandExt;
+    use std::process::{Child, Command, Stdio};
+
+    fn leader(script: &str) -> (Child, Group) {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).process_group(0).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("a shell");
+        let mut ready = [0; 1];
+        let stdout = child.stdout.as_mut().expect("piped");
+        std::io::Read::read_exact(stdout, &mut ready).expect("it says when it is ready");
+        let group = Group::of(child.id()).expect("it runs");
+        (child, group)
+    }
+
+    #[test]
+    fn s3_a_group_is_ended_with_all_its_children_also_those_that_do_not_listen() {
+        let (mut child, group) = leader(
+            "trap '' TERM; (trap '' TERM; while :; do sleep 1; done) & echo; while :; do sleep 1; done",
+        );
+        assert!(group.is_alive());
+        group.end(Duration::from_millis(50));
+        assert!(!group.is_alive());
+        child.wait().expect("ended");
+        assert!(!group.is_alive());
+    }
+
+    #[test]
+    fn s3_what_a_dead_leader_left_is_still_its_group() {
+        let (mut child, group) = leader("sleep 100 & echo");
+        child.wait().expect("the leader has left");
+        assert!(group.is_alive());
+        group.end(Duration::from_secs(5));
+        assert!(!group.is_alive());
+    }
+
+    #[test]
+    fn s3_another_process_with_the_same_number_is_somebody_else() {
+        let (mut child, group) = leader("echo; sleep 100");
+        let other = Group { started: group.started + 1, ..group };
+        let before_the_reboot = Group { boot: group.boot ^ 1, ..group };
+        for stranger in [other, before_the_reboot] {
+            assert!(!stranger.is_alive());
+            stranger.end(Duration::ZERO);
+        }
+        assert!(group.is_alive(), "it was left alone");
+        group.end(Duration::ZERO);
+        child.wait().expect("ended");
+    }
+}

@@ -1,0 +1,164 @@
+//! A program as a child in a process group of its own: started behind a gate, ended as a group.
+
+use std::io::{self, PipeReader};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use paceline::{Failure, Hold};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::unix::pipe;
+use tokio::process::{Child, Command};
+
+use super::group::Group;
+use super::tail::Tail;
+
+/// How long a program that ran out of time may take to end by itself.
+const GRACE: Duration = Duration::from_secs(5);
+/// The same where somebody waits for it: a stop, a cancelled run.
+const SHORT_GRACE: Duration = Duration::from_millis(500);
+
+/// Waits for a line on its input before it becomes the program. If whoever started it dies before
+/// the program is known in the store, the input ends and nothing is run.
+const GATE: &str = r#"read -r go && exec "$0" "$@" </dev/null"#;
+
+/// What is run, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// The program and its arguments.
+    pub run: Vec<String>,
+    /// Where it runs.
+    pub directory: PathBuf,
+}
+
+/// A child at the gate, or behind it. Dropped, its whole group is ended.
+pub(super) struct Running {
+    child: Child,
+    output: pipe::Receiver,
+    /// Whether somebody can still say something.
+    talks: bool,
+    pub(super) group: Group,
+    /// Keeps the lane's slot until the group is gone (L5).
+    hold: Option<Hold>,
+}
+
+impl Program {
+    /// Starts it up to the gate.
+    pub(super) fn start(&self, service: &str, hold: Hold) -> Result<Running, Failure> {
+        self.find()?;
+        let failed = |error: io::Error| {
+            Failure::transient("start").because(&format!("`{}`: {error}", self.run[0]))
+        };
+        let (output, said) = io::pipe().map_err(failed)?;
+        let mut command = Command::new("/bin/sh");
+        command.arg("-c").arg(GATE).args(&self.run);
+        command.current_dir(&self.directory).env("PACELINE_SERVICE", service);
+        command.process_group(0).stdin(Stdio::piped());
+        command.stdout(said.try_clone().map_err(failed)?).stderr(said);
+        let child = command.spawn().map_err(failed)?;
+        // The command holds the writing ends, and the output ends when the last one is closed.
+        drop(command);
+        let group = child.id().and_then(Group::of);
+        let group = group.ok_or_else(|| failed(io::Error::other("it is gone already")))?;
+        let output = receiver(output).map_err(failed)?;
+        Ok(Running { child, output, talks: true, group, hold: Some(hold) })
+    }
+
+    /// Whether there is such a program; the shell at the gate could only say it in its own words.
+    fn find(&self) -> Result<(), Failure> {
+        let name = &self.run[0];
+        let runs = |path: &Path| rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
+        let found = if name.contains('/') {
+            let path = self.directory.join(name);
+            runs(&path) && !path.is_dir()
+        } else {
+            let path = std::env::var_os("PATH").unwrap_or_default();
+            std::env::split_paths(&path).any(|folder| runs(&folder.join(name)))
+        };
+        if found {
+            return Ok(());
+        }
+        let place = if name.contains('/') {
+            self.directory.display().to_string()
+        } else {
+            "PATH".to_string()
+        };
+        let message = format!("no program `{name}` in {place} that can be run");
+        Err(Failure::permanent("program").because(&message))
+    }
+}
+
+fn receiver(output: PipeReader) -> io::Result<pipe::Receiver> {
+    let output = std::os::fd::OwnedFd::from(output);
+    rustix::io::ioctl_fionbio(&output, true)?;
+    pipe::Receiver::from_owned_fd(output)
+}
+
+impl Running {
+    /// Opens the gate.
+    pub(super) async fn go(&mut self) -> io::Result<()> {
+        let mut stdin = self.child.stdin.take().expect("the gate is opened once");
+        stdin.write_all(b"go\n").await
+    }
+
+    /// Waits until it says something, or is over: then it says how that went.
+    pub(super) async fn next(&mut self, heard: &mut Tail) -> io::Result<Option<ExitStatus>> {
+        tokio::select! {
+            said = self.output.readable(), if self.talks => {
+                said?;
+                self.talks = drain(&self.output, heard);
+                Ok(None)
+            }
+            status = self.child.wait() => {
+                drain(&self.output, heard);
+                status.map(Some)
+            }
+        }
+    }
+
+    /// Ends whatever is left of the group, and returns when it is gone.
+    pub(super) async fn end(mut self) {
+        if let Some(hold) = self.hold.take() {
+            // A leader that has ended is buried first, or it would count as alive.
+            let _ = tokio::join!(self.child.wait(), self.group.end_beside(GRACE, hold));
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(hold) = self.hold.take() {
+            drop(self.group.end_beside(SHORT_GRACE, hold));
+        }
+    }
+}
+
+/// Takes what is there; says whether there may be more.
+fn drain(output: &pipe::Receiver, heard: &mut Tail) -> bool {
+    let mut buffer = [0; 8 << 10];
+    loop {
+        match output.try_read(&mut buffer) {
+            Ok(0) => return false,
+            Ok(read) => heard.push(&buffer[..read]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+            Err(_) => return false,
+        }
+    }
+}
+
+/// Why a program that has ended did not succeed, in a few words.
+pub(super) fn verdict(status: ExitStatus, heard: &Tail) -> Result<(), Failure> {
+    if status.success() {
+        return Ok(());
+    }
+    let (class, mut message) = match (status.code(), status.signal()) {
+        (Some(code), _) => ("exit", format!("exit code {code}")),
+        (None, Some(signal)) => ("signal", format!("ended by signal {signal}")),
+        (None, None) => ("exit", "no exit code".to_string()),
+    };
+    if let Some(line) = heard.last_line() {
+        message = format!("{message}: {line}");
+    }
+    Err(Failure::transient(class).because(&message))
+}

@@ -192,6 +192,9 @@ fn told(summary: &Summary) -> String {
     for (status, calls) in &summary.by_status {
         row(&format!("  {status}"), calls.to_string());
     }
+    if summary.bans > 0 {
+        row("bans", summary.bans.to_string());
+    }
     row("most in flight", summary.most_in_flight.to_string());
     if let Some(gap) = summary.shortest_gap_us {
         row("shortest gap", Span(gap).to_string());

@@ -46,16 +46,23 @@ pub(crate) struct Gate {
     /// Per window, the arrivals that still count.
     windows: Vec<VecDeque<Time>>,
     refusing_until: Time,
+    bans: u64,
 }
 
 impl Gate {
     pub(crate) fn new(behaviour: Behaviour) -> Gate {
         let windows = behaviour.limits.iter().map(|_| VecDeque::new()).collect();
-        Gate { behaviour, let_in: 0, last_at: None, windows, refusing_until: Time::ZERO }
+        let refusing_until = Time::ZERO;
+        Gate { behaviour, let_in: 0, last_at: None, windows, refusing_until, bans: 0 }
     }
 
     pub(crate) fn behaviour(&self) -> &Behaviour {
         &self.behaviour
+    }
+
+    /// How often it was pushed so far that it began to refuse everything for a while.
+    pub(crate) fn bans(&self) -> u64 {
+        self.bans
     }
 
     /// Decides about a call that arrives `now` while `others` are open.
@@ -66,6 +73,7 @@ impl Gate {
         if !self.allows(now, others) {
             if let Some(wait) = self.behaviour.retry_after {
                 self.refusing_until = now + wait;
+                self.bans += 1;
             }
             return Reply::Refuse(self.behaviour.retry_after);
         }
@@ -138,6 +146,10 @@ mod tests {
         assert_eq!(gate.arrive(Time(50_000), 0), Reply::Refuse(Some(Span::secs(2))));
         assert_eq!(gate.arrive(Time(1_050_000), 0), Reply::Refuse(Some(Span::secs(1))));
         assert_eq!(gate.arrive(Time(2_050_000), 0), Reply::Answer);
+        // Calls during a ban are refused by it; they begin no other.
+        assert_eq!(gate.bans(), 1);
+        assert_eq!(gate.arrive(Time(2_060_000), 0), Reply::Refuse(Some(Span::secs(2))));
+        assert_eq!(gate.bans(), 2);
     }
 
     #[test]

@@ -54,6 +54,8 @@ pub struct Summary {
     pub calls: u64,
     /// Calls by status; those that got none under `hung`.
     pub by_status: BTreeMap<String, u64>,
+    /// How often it was pushed so far that it refused everything for a while.
+    pub bans: u64,
     /// The most that were open at once.
     pub most_in_flight: usize,
     /// The shortest span between two arrivals, in microseconds.

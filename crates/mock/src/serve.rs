@@ -138,7 +138,8 @@ impl Shared {
     fn summary(&self, tolerance: Option<Span>) -> Summary {
         let books = self.books();
         let behaviour = books.gate.behaviour();
-        books.log.summary(behaviour, tolerance.unwrap_or(behaviour.tolerance))
+        let summary = books.log.summary(behaviour, tolerance.unwrap_or(behaviour.tolerance));
+        Summary { bans: books.gate.bans(), ..summary }
     }
 }
 

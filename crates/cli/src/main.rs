@@ -27,8 +27,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Built-in services with limits, and searches at work on them: no internet, no set-up
-    Demo,
+    /// Built-in services with limits, and the same work done naively and politely: no internet, no
+    /// set-up, under a minute
+    Demo(demo::Arguments),
     /// Polite parallel downloads
     Fetch(Box<fetch::Arguments>),
     /// A rate-limited service to test clients against
@@ -72,7 +73,7 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> anyhow::Result<Exit> {
     match cli.command {
-        Command::Demo => demo::run(),
+        Command::Demo(arguments) => demo::run(&arguments),
         Command::Fetch(arguments) => {
             let config = Config::load(cli.config.as_deref(), &Surroundings::of_process())?;
             fetch::run(&arguments, &config)

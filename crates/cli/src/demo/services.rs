@@ -1,135 +1,121 @@
-//! The demo's services: what each allows, what it knows, and the engine that respects it.
+//! The demo's services: two of each, for one client each, so that none pays for the other.
 
-use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::num::NonZeroU32;
-use std::path::Path;
 
 use anyhow::Context as _;
-use paceline::{Builder, Call, Lane, Outcome, Paceline, Span, Work, Worker};
-use paceline_mock::{Behaviour, Mock, Ratio, Summary};
+use paceline::{Lane, Rate, Span};
+use paceline_mock::{Behaviour, Mock, Preset, Summary};
 
-use crate::loopback::Service;
-
-/// Who is asked together, and who only if those know nothing (J3).
-pub(super) const STAGES: [&[&str]; 3] = [&["library", "archive"], &["grumpy", "flaky"], &["attic"]];
+use super::score::Score;
 
 /// A call so much too early at its arrival is still in time: the way there is not exact, and a
 /// newcomer's machine may be busy.
-pub(super) const ARRIVAL: Span = Span::millis(20);
+const ARRIVAL: Span = Span::millis(20);
+/// How long `flaky` takes: long enough for some of its calls to be on the wire at any moment.
+const FLAKY_LATENCY: Span = Span::millis(300);
+/// How long either client waits for an answer of a service that hangs.
+pub(super) const PATIENCE: Span = Span::secs(1);
 
-/// One service. The lane gets the same limits, as windows: an urgent call shortens a lane's
-/// `every` (L2) but no window, and these services make no exceptions.
+/// How one service behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Manners {
     pub(super) name: &'static str,
-    /// What it allows, in words.
+    /// What it allows or does, in words.
     pub(super) allows: &'static str,
-    limits: &'static [&'static str],
-    in_flight: u32,
-    latency: Span,
-    retry_after: Option<Span>,
-    fail: Ratio,
-    knows: fn(u32) -> bool,
+    preset: Preset,
 }
 
-fn manners() -> [Manners; 5] {
-    let plain = |name, allows, limits, in_flight, knows| {
-        let (latency, retry_after, fail) = (Span::millis(20), None, Ratio::NONE);
-        Manners { name, allows, limits, in_flight, latency, retry_after, fail, knows }
-    };
-    // Every twelfth title is one that nobody knows.
-    let library = plain("library", "1 every 150ms", &["1/150ms"], 1, |title| title % 3 == 0);
-    let archive = plain("archive", "10 in 2s, 3 at once", &["10/2s"], 3, |title| title % 3 == 1);
-    let grumpy = plain("grumpy", "4 a second, else 429", &["4/s"], 2, |title| title % 6 == 2);
-    let flaky = plain("flaky", "anything, fails 1 in 3", &[], 4, |_| false);
-    let attic = plain("attic", "2 at once, slowly", &[], 2, |title| title % 12 == 5);
-    [
-        library,
-        archive,
-        Manners { retry_after: Some(Span::secs(3)), ..grumpy },
-        Manners { fail: Ratio::one_in(3), ..flaky },
-        Manners { latency: Span::millis(400), ..attic },
-    ]
-}
+/// All five, by the names of their lanes.
+pub(super) const MANNERS: [Manners; 5] = [
+    Manners { name: "steady", allows: "1 every 200ms", preset: Preset::Steady },
+    Manners { name: "windowed", allows: "20 in 10s", preset: Preset::Windowed },
+    Manners { name: "grumpy", allows: "5/s, or bans", preset: Preset::Grumpy },
+    Manners { name: "flaky", allows: "fails 1 in 3", preset: Preset::Flaky },
+    Manners { name: "hung", allows: "never answers", preset: Preset::Hung },
+];
 
 impl Manners {
-    fn behaviour(&self) -> anyhow::Result<Behaviour> {
-        let limits: Result<Vec<_>, _> = self.limits.iter().map(|rate| rate.parse()).collect();
-        Ok(Behaviour {
-            limits: limits?,
-            in_flight: NonZeroU32::new(self.in_flight),
-            latency: self.latency,
-            retry_after: self.retry_after,
-            fail: self.fail,
-            tolerance: ARRIVAL,
-            ..Behaviour::default()
-        })
+    fn behaviour(self) -> Behaviour {
+        let preset = self.preset.behaviour();
+        let latency = if self.preset == Preset::Flaky { FLAKY_LATENCY } else { preset.latency };
+        Behaviour { latency, tolerance: ARRIVAL, ..preset }
     }
 
-    fn lane(&self) -> Lane {
-        let lane = Lane::new(self.name).in_flight(self.in_flight);
-        self.limits.iter().copied().fold(lane, Lane::limit)
+    /// The same limits as a lane's, a gap as a window too: an urgent call shortens a lane's
+    /// `every` (L2) but no window, and these services make no exceptions.
+    pub(super) fn lane(self) -> Lane {
+        let behaviour = self.behaviour();
+        let gap = behaviour.every.map(|per| Rate { max: NonZeroU32::MIN, per });
+        let windows = behaviour.limits.into_iter().chain(gap);
+        let lane = windows.fold(Lane::new(self.name), Lane::limit);
+        if self.preset == Preset::Hung { lane.timeout(PATIENCE) } else { lane }
     }
 }
 
 /// The services, up and listening on this machine.
 pub(super) struct Services {
-    mocks: Vec<(Manners, Mock)>,
+    pub(super) naive: Side,
+    pub(super) paced: Side,
 }
 
 impl Services {
     pub(super) async fn start() -> anyhow::Result<Services> {
+        Ok(Services { naive: Side::start().await?, paced: Side::start().await? })
+    }
+}
+
+/// The five services of one client.
+pub(super) struct Side {
+    mocks: Vec<Mock>,
+}
+
+impl Side {
+    async fn start() -> anyhow::Result<Side> {
         let mut mocks = Vec::new();
-        for manners in manners() {
-            let mock = Mock::start(manners.behaviour()?).await;
-            mocks.push((manners, mock.context("no port on this machine for a service")?));
+        for manners in MANNERS {
+            let mock = Mock::start(manners.behaviour()).await;
+            mocks.push(mock.context("no port on 127.0.0.1 for a service of the demo")?);
         }
-        Ok(Services { mocks })
+        Ok(Side { mocks })
     }
 
-    /// An engine that knows their limits.
-    pub(super) fn engine(&self, file: &Path) -> Builder {
-        let wires = self.mocks.iter().map(|(one, mock)| {
-            (one.name, Wire { service: Service::new(mock.addr()), knows: one.knows })
-        });
-        let searching = Searching { wires: wires.collect() };
-        let builder = Paceline::open(file).worker("search", searching);
-        self.mocks.iter().fold(builder, |builder, (one, _)| builder.lane(one.lane()))
+    /// Where they listen, in the order of `MANNERS`.
+    pub(super) fn addresses(&self) -> Vec<SocketAddr> {
+        self.mocks.iter().map(Mock::addr).collect()
     }
 
-    pub(super) fn names(&self) -> Vec<(&'static str, &'static str)> {
-        self.mocks.iter().map(|(one, _)| (one.name, one.allows)).collect()
+    /// What each of them has seen so far.
+    pub(super) fn summaries(&self) -> Vec<Summary> {
+        self.mocks.iter().map(Mock::summary).collect()
     }
 
-    /// What each of them saw, by its own log.
-    pub(super) fn summaries(&self) -> Vec<(&Manners, Summary)> {
-        self.mocks.iter().map(|(one, mock)| (one, mock.summary())).collect()
+    /// What each of them saw, call by call.
+    pub(super) fn scores(&self) -> Vec<Score> {
+        self.mocks.iter().map(|mock| Score::of(&mock.summary(), &mock.log())).collect()
     }
 }
 
-/// The worker: one real request, and then a look at what the service is said to know.
-struct Searching {
-    wires: BTreeMap<&'static str, Wire>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use paceline::Limits;
 
-/// The way to a service, and what it knows.
-struct Wire {
-    service: Service,
-    knows: fn(u32) -> bool,
-}
-
-impl Worker for Searching {
-    async fn run(&self, call: Call) -> Work {
-        let title: u32 = call.payload()?;
-        let wire = self.wires.get(call.lane()).expect("each lane is a service");
-        let answer = wire.service.ask(&format!("/title/{title}"), || call.sending()).await?;
-        match answer.status {
-            200 if (wire.knows)(title) => Outcome::done(answer.body),
-            200 => Outcome::empty(),
-            _ => answer.refused(),
-        }
+    fn limits(name: &str) -> Limits {
+        let manners = MANNERS.into_iter().find(|manners| manners.name == name);
+        manners.expect("a service").lane().build().expect("a lane").1
     }
 
-    fn sends_itself(&self) -> bool {
-        true
+    #[test]
+    fn lanes_have_the_limits_of_their_services_and_nothing_that_priority_bends() {
+        let rates = |name| -> Vec<String> {
+            limits(name).windows.iter().map(|window| window.rate.to_string()).collect()
+        };
+        assert_eq!(rates("steady"), ["1/200ms"]);
+        assert_eq!(rates("windowed"), ["20/10s"]);
+        assert_eq!(rates("grumpy"), ["5/s"]);
+        assert!(rates("flaky").is_empty() && rates("hung").is_empty());
+        assert!(MANNERS.iter().all(|manners| limits(manners.name).every.is_none()));
+        assert_eq!(limits("hung").timeout, Some(PATIENCE));
     }
 }

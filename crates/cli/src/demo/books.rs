@@ -1,0 +1,188 @@
+//! What the demo's worker processes told, and what it comes to: was anything lost, or told twice?
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use paceline::{CallOutcome, JobState, Report, Skip};
+
+use super::score::Score;
+use super::services::MANNERS;
+use super::wanted::{Part, Wanted};
+
+/// The parent's own books, which no kill touches.
+#[derive(Debug, Default)]
+pub(super) struct Books {
+    pub(super) accepted: BTreeSet<u32>,
+    pub(super) finished: BTreeSet<u32>,
+    /// Reports of jobs that had one.
+    pub(super) twice: usize,
+    pub(super) kill: Option<Kill>,
+    /// By part, how many calls an urgent job overtook and when it had its answer.
+    pub(super) overtook: BTreeMap<Part, (usize, Duration)>,
+    /// What the store had at the end.
+    pub(super) kept: BTreeMap<u32, Report>,
+}
+
+/// What the process found that came after the one that was killed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Kill {
+    pub(super) unfinished: usize,
+    pub(super) finished: usize,
+    /// Jobs that had been accepted, or had a report, and were not found so.
+    pub(super) missing: usize,
+}
+
+impl Books {
+    /// Jobs that were accepted and of which no report was heard.
+    pub(super) fn unfinished(&self) -> usize {
+        self.accepted.difference(&self.finished).count()
+    }
+
+    pub(super) fn finished(&mut self, number: u32) {
+        self.twice += usize::from(!self.finished.insert(number));
+    }
+
+    /// A process opened the store after a kill. A report may be durable that nobody heard of.
+    pub(super) fn found(&mut self, unfinished: &[u32], finished: &[u32]) -> &Kill {
+        let there = |number: &&u32| unfinished.contains(number) || finished.contains(number);
+        let lost = self.accepted.iter().filter(|number| !there(number)).count();
+        let untold = self.finished.iter().filter(|number| !finished.contains(number)).count();
+        let (unfinished, known) = (unfinished.len(), finished.len());
+        self.finished.extend(finished);
+        self.kill.insert(Kill { unfinished, finished: known, missing: lost + untold })
+    }
+
+    /// A job as the store has it at the end.
+    pub(super) fn kept(&mut self, number: u32, report: Report) {
+        self.twice += usize::from(self.kept.insert(number, report).is_some());
+    }
+
+    /// Jobs that were wanted and have no report.
+    pub(super) fn lost(&self, wanted: &[Wanted]) -> usize {
+        let missing = self.kill.as_ref().map_or(0, |kill| kill.missing);
+        wanted.iter().filter(|wanted| !self.kept.contains_key(&wanted.number)).count() + missing
+    }
+
+    /// What it comes to, in sentences; `seen` is what each service saw of Paceline.
+    pub(super) fn sentences(&self, wanted: &[Wanted], seen: &[Score]) -> String {
+        let (lost, twice, jobs) = (self.lost(wanted), self.twice, wanted.len());
+        let unanswered = [JobState::Failed, JobState::Skipped].map(|state| self.count(state));
+        let mut lines = vec![format!(
+            "Paceline: {} jobs done, {} failed, {} skipped; {lost} of {jobs} lost, {twice} told twice.",
+            self.count(JobState::Done),
+            unanswered[0],
+            unanswered[1],
+        )];
+        if let Some(Kill { unfinished, finished, .. }) = self.kill {
+            let again: usize = seen.iter().map(|score| score.repeated).sum();
+            lines.push(format!(
+                "The worker process was killed half-way by SIGKILL. The next one found {unfinished}\n\
+                 unfinished and {finished} finished jobs in the store; calls made again for that: {again}."
+            ));
+        }
+        if let Some((calls, took)) = self.overtook.get(&Part::Urgent) {
+            let took = took.as_secs_f64();
+            lines.push(format!(
+                "An interactive job overtook {calls} calls and was answered after {took:.2}s."
+            ));
+        }
+        if let Some((calls, took)) = self.overtook.get(&Part::Bound) {
+            let took = took.as_secs_f64();
+            lines.push(format!(
+                "Another waited {took:.1}s for a full window, which no priority bends, ahead of {calls}."
+            ));
+        }
+        let spared = self.spared(wanted, seen);
+        lines.push(format!("{spared} calls were never made: another service had answered first."));
+        lines.join("\n") + "\n"
+    }
+
+    fn count(&self, state: JobState) -> usize {
+        self.kept.values().filter(|report| report.state == state).count()
+    }
+
+    /// Calls that nobody needed any more, and that their services never saw. One that was on the
+    /// wire when another answered was made all the same.
+    pub(super) fn spared(&self, wanted: &[Wanted], seen: &[Score]) -> usize {
+        let asked = |lane: &str, number| {
+            let mut services = MANNERS.iter().zip(seen);
+            services.any(|(manners, score)| manners.name == lane && score.asked.contains(&number))
+        };
+        let calls =
+            wanted.iter().filter_map(|wanted| Some((wanted, self.kept.get(&wanted.number)?)));
+        let calls = calls
+            .flat_map(|(wanted, report)| report.calls.iter().map(|call| (wanted.number, call)));
+        calls
+            .filter(|(number, call)| {
+                let early =
+                    matches!(call.outcome, CallOutcome::Skipped(Skip::EarlyExit | Skip::Stage));
+                early && !asked(&call.lane, *number)
+            })
+            .count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::wanted::wanted;
+    use paceline::{Answer, CallReport, JobId, Span, Time};
+
+    fn report(calls: &[(&str, CallOutcome)]) -> Report {
+        let call = |(lane, outcome): &(&str, CallOutcome)| CallReport {
+            lane: (*lane).into(),
+            outcome: outcome.clone(),
+            attempts: 0,
+            waited: Span::ZERO,
+            ran: Span::ZERO,
+            cached: false,
+        };
+        Report {
+            job: JobId(1),
+            state: JobState::Done,
+            answer: Answer::Conclusive,
+            finished_at: Time(1),
+            calls: calls.iter().map(call).collect(),
+        }
+    }
+
+    #[test]
+    fn a_report_that_nobody_heard_is_not_lost_and_one_that_is_gone_is() {
+        let accepted: BTreeSet<u32> = (1..=5).collect();
+        let mut books = Books { accepted, ..Books::default() };
+        books.finished(1);
+        assert_eq!(books.unfinished(), 4);
+        // Of 2 the report was durable and the process dead.
+        let found = books.found(&[3, 4, 5], &[1, 2]);
+        assert_eq!(*found, Kill { unfinished: 3, finished: 2, missing: 0 });
+        assert_eq!(books.unfinished(), 3);
+        // 5 is gone, and 1 would run again.
+        assert_eq!(books.found(&[1, 3, 4], &[2]).missing, 2);
+    }
+
+    #[test]
+    fn a_second_report_is_counted() {
+        let mut books = Books::default();
+        books.finished(1);
+        books.finished(1);
+        books.kept(7, report(&[]));
+        books.kept(7, report(&[]));
+        assert_eq!(books.twice, 2);
+        assert_eq!(books.lost(&wanted()), wanted().len() - 1);
+    }
+
+    #[test]
+    fn a_call_is_spared_if_its_service_never_saw_it() {
+        let done = CallOutcome::Done { conclusive: true, value: b"1".as_slice().into() };
+        let skipped = CallOutcome::Skipped(Skip::EarlyExit);
+        let search = wanted().into_iter().find(|wanted| wanted.part == Part::Searches);
+        let search = search.expect("there are searches");
+        let mut books = Books::default();
+        let calls = [("steady", done), ("windowed", skipped.clone()), ("grumpy", skipped)];
+        books.kept(search.number, report(&calls));
+        let mut seen = vec![Score::default(); MANNERS.len()];
+        assert_eq!(books.spared(std::slice::from_ref(&search), &seen), 2);
+        seen[2].asked.insert(search.number);
+        assert_eq!(books.spared(&[search], &seen), 1);
+    }
+}

@@ -1,0 +1,51 @@
+//! Which calls of a lane are not settled, in the order of rank: so that the first can be asked why
+//! it waits.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use paceline::{Ended, JobId, Paceline, Priority, Reason, Why};
+
+use super::wanted::Wanted;
+
+/// Calls of a lane that are asked; those before may run, or wait for a retry.
+const MOST_ASKED: usize = 6;
+
+/// The unsettled calls, by lane. There are as many as the demo has.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    lanes: BTreeMap<&'static str, BTreeSet<(Priority, JobId, u16)>>,
+}
+
+impl Waiting {
+    pub(super) fn add(&mut self, job: JobId, wanted: &Wanted) {
+        for (lane, index) in wanted.lanes().zip(0..) {
+            self.lanes.entry(lane).or_default().insert((wanted.priority(), job, index));
+        }
+    }
+
+    pub(super) fn finished(&mut self, job: JobId, wanted: &Wanted) {
+        for (lane, index) in wanted.lanes().zip(0..) {
+            if let Some(calls) = self.lanes.get_mut(lane) {
+                calls.remove(&(wanted.priority(), job, index));
+            }
+        }
+    }
+
+    /// Why the first call in a lane's queue waits; else why one waits that is not yet there (W3).
+    pub(super) async fn why(&self, pace: &Paceline, lane: &str) -> Result<Option<Reason>, Ended> {
+        let mut aside = None;
+        for &(_, job, index) in self.lanes.get(lane).into_iter().flatten().take(MOST_ASKED) {
+            let whys = pace.why(job).await?;
+            match whys.into_iter().find(|(call, _)| *call == index) {
+                Some((_, why)) if queued(&why) => return Ok(Some(why.reason)),
+                Some((_, why)) => aside = aside.or(Some(why.reason)),
+                None => {}
+            }
+        }
+        Ok(aside)
+    }
+}
+
+fn queued(why: &Why) -> bool {
+    !matches!(why.reason, Reason::Stage | Reason::NotBefore | Reason::Backoff)
+}

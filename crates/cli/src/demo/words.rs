@@ -1,0 +1,101 @@
+//! What the demo and its worker process tell each other: one line of JSON each.
+
+use std::io;
+
+use paceline::Report;
+use serde::{Deserialize, Serialize};
+
+use super::wanted::Part;
+use crate::output::data;
+
+/// What the worker process is told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Order {
+    /// Submit the jobs of this part.
+    Submit(Part),
+    /// When nothing is left to do, tell what the store kept and end.
+    Finish,
+}
+
+/// What the worker process tells.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum News {
+    /// The store is open, with these jobs in it.
+    Up { unfinished: Vec<u32>, finished: Vec<u32> },
+    /// These jobs are durable.
+    Accepted(Vec<u32>),
+    /// This job has its report.
+    Finished(u32),
+    /// A lane is closed for so long.
+    Closed { lane: String, ms: u64 },
+    /// An urgent job has its answer, and so many calls that came to its lane before it still wait.
+    Overtook { part: Part, calls: usize, ms: u64 },
+    /// How the lanes are doing.
+    Status(Vec<LaneState>),
+    /// A job as the store kept it.
+    Kept { number: u32, report: Option<Report> },
+    /// Nothing is left to do.
+    Idle,
+    /// All is told.
+    Over,
+}
+
+/// How one lane is doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LaneState {
+    pub(super) name: String,
+    pub(super) waiting: usize,
+    pub(super) in_flight: u32,
+    /// What its window holds, and what it may hold.
+    pub(super) used: Option<(u64, u32)>,
+    /// How long until its next call could go.
+    pub(super) opens_ms: u64,
+    /// How long it is left alone.
+    pub(super) cooling_ms: Option<u64>,
+    /// Why its first call waits (W3).
+    pub(super) why: Option<String>,
+}
+
+/// Tells the parent. In one write, so that a kill cannot cut a line in two.
+pub(super) fn tell(news: &News) -> io::Result<()> {
+    data(&line(news))
+}
+
+/// As one line.
+pub(super) fn line(words: &impl Serialize) -> String {
+    let mut line = serde_json::to_string(words).expect("plain words are JSON");
+    line.push('\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use paceline::{Answer, CallOutcome, CallReport, JobId, JobState, Span, Time};
+
+    #[test]
+    fn a_report_survives_the_way_to_the_parent() {
+        let call = CallReport {
+            lane: "steady".into(),
+            outcome: CallOutcome::Done {
+                conclusive: true,
+                value: b"\"call 7\\n\"".as_slice().into(),
+            },
+            attempts: 1,
+            waited: Span::millis(5),
+            ran: Span::millis(20),
+            cached: false,
+        };
+        let report = Report {
+            job: JobId(3),
+            state: JobState::Done,
+            answer: Answer::Conclusive,
+            finished_at: Time(9),
+            calls: vec![call],
+        };
+        let news = News::Kept { number: 3, report: Some(report) };
+        let line = line(&news);
+        assert_eq!(line.matches('\n').count(), 1);
+        assert_eq!(serde_json::from_str::<News>(&line).expect("the same words"), news);
+    }
+}

@@ -1,0 +1,266 @@
+//! The worker process: the real engine on a real store, told by its parent what to do.
+
+use std::collections::BTreeMap;
+use std::io::BufRead as _;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use paceline::{
+    Builder, Call, Event, Following, JobId, JobState, LaneStatus, Outcome, Paceline, Work, Worker,
+};
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+
+use super::services::MANNERS;
+use super::waiting::Waiting;
+use super::wanted::{BOUND_LANE, Part, URGENT_LANE, Wanted, wanted};
+use super::words::{LaneState, News, Order, tell};
+use crate::bench::stopwatch::Stopwatch;
+use crate::exit::Exit;
+use crate::loopback::Service;
+
+/// How often the parent is told how the lanes are.
+const TICK: Duration = Duration::from_millis(100);
+/// Orders that wait to be obeyed; the parent has fewer to give.
+const MOST_ORDERS: usize = 16;
+/// Jobs in one question to the store.
+const PAGE: usize = 1_000;
+
+/// Works until all is done, or until the parent is gone.
+pub(super) fn run(store: &Path, addresses: &[SocketAddr]) -> anyhow::Result<Exit> {
+    ensure!(addresses.len() == MANNERS.len(), "the worker process needs one address per service");
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let exit = runtime.block_on(async {
+        let pace = engine(store, addresses).start()?;
+        Process::new(pace).work().await
+    });
+    // The thread that reads orders may wait for one more.
+    runtime.shutdown_background();
+    exit
+}
+
+/// An engine that knows the services' limits.
+fn engine(store: &Path, addresses: &[SocketAddr]) -> Builder {
+    let services = MANNERS.iter().zip(addresses);
+    let services = services.map(|(manners, &address)| (manners.name, Service::new(address)));
+    let asking = Asking { services: services.collect() };
+    let builder = Paceline::open(store).worker("ask", asking);
+    MANNERS.into_iter().fold(builder, |builder, manners| builder.lane(manners.lane()))
+}
+
+/// One real request per attempt.
+struct Asking {
+    services: BTreeMap<&'static str, Service>,
+}
+
+impl Worker for Asking {
+    async fn run(&self, call: Call) -> Work {
+        let path: String = call.payload()?;
+        let service = self.services.get(call.lane()).expect("each lane is a service");
+        let answer = service.ask(&path, || call.sending()).await?;
+        if answer.status == 200 { Outcome::done(answer.body) } else { answer.refused() }
+    }
+
+    fn sends_itself(&self) -> bool {
+        true
+    }
+}
+
+/// What the process knows: which job is which, and who waits.
+struct Process {
+    pace: Paceline,
+    events: Receiver<Event>,
+    wanted: BTreeMap<u32, Wanted>,
+    numbers: BTreeMap<JobId, u32>,
+    waiting: Waiting,
+    /// Urgent jobs under way, and the wait for the end.
+    awaited: JoinSet<anyhow::Result<News>>,
+}
+
+impl Process {
+    fn new(pace: Paceline) -> Process {
+        let events = pace.events();
+        let wanted = wanted().into_iter().map(|wanted| (wanted.number, wanted)).collect();
+        let (numbers, waiting) = (BTreeMap::new(), Waiting::default());
+        Process { pace, events, wanted, numbers, waiting, awaited: JoinSet::new() }
+    }
+
+    async fn work(mut self) -> anyhow::Result<Exit> {
+        self.take_up().await?;
+        let mut orders = orders();
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                order = orders.recv() => match order {
+                    Some(order) => self.obey(order).await?,
+                    None => return self.abandoned().await,
+                },
+                event = self.events.recv() => match event {
+                    Ok(event) => self.hear(&event)?,
+                    Err(RecvError::Lagged(_)) => {}
+                    Err(RecvError::Closed) => return Err(self.pace.ended().await.into()),
+                },
+                Some(news) = self.awaited.join_next() => match news?? {
+                    News::Idle => return self.finish().await,
+                    news => tell(&news)?,
+                },
+                _ = ticks.tick() => tell(&News::Status(self.status().await?))?,
+            }
+        }
+    }
+
+    /// The parent is gone: nobody would hear of anything.
+    async fn abandoned(self) -> anyhow::Result<Exit> {
+        self.pace.stop(Duration::ZERO).await?;
+        Ok(Exit::Interrupted)
+    }
+
+    /// What an earlier process left in the store.
+    async fn take_up(&mut self) -> anyhow::Result<()> {
+        let (mut unfinished, mut finished) = (Vec::new(), Vec::new());
+        for (job, number, state) in self.stored().await? {
+            if matches!(state, JobState::Waiting | JobState::Running) {
+                unfinished.push(number);
+                self.waiting.add(job, &self.wanted[&number]);
+            } else {
+                finished.push(number);
+            }
+            self.numbers.insert(job, number);
+        }
+        Ok(tell(&News::Up { unfinished, finished })?)
+    }
+
+    /// Every job of the store, with its number in the list of what is wanted.
+    async fn stored(&self) -> anyhow::Result<Vec<(JobId, u32, JobState)>> {
+        let (jobs, more) = self.pace.list(None, PAGE, None).await?;
+        ensure!(more.is_none(), "the demo's store holds more than {PAGE} jobs");
+        let jobs = jobs.into_iter().map(|view| {
+            let record = view.stored.record;
+            let key = record.spec.key.as_deref().map(String::from_utf8_lossy);
+            let number = key.and_then(|key| key.parse().ok());
+            let number = number.filter(|number| self.wanted.contains_key(number));
+            let number = number.with_context(|| format!("job {} is not the demo's", record.id))?;
+            Ok((record.id, number, view.state))
+        });
+        jobs.collect()
+    }
+
+    async fn obey(&mut self, order: Order) -> anyhow::Result<()> {
+        match order {
+            Order::Submit(part) => self.submit(part).await,
+            Order::Finish => {
+                let pace = self.pace.clone();
+                self.awaited.spawn(async move { Ok(pace.idle().await.map(|()| News::Idle)?) });
+                Ok(())
+            }
+        }
+    }
+
+    async fn submit(&mut self, part: Part) -> anyhow::Result<()> {
+        let watch = Stopwatch::start();
+        let jobs: Vec<Wanted> =
+            self.wanted.values().filter(|wanted| wanted.part == part).cloned().collect();
+        let answers = self.pace.submit_all(jobs.iter().map(Wanted::job)).await;
+        for (wanted, answer) in jobs.iter().zip(answers) {
+            let job = answer?;
+            self.numbers.insert(job.id(), wanted.number);
+            self.waiting.add(job.id(), wanted);
+            let lane = match part {
+                Part::Urgent => URGENT_LANE,
+                Part::Bound => BOUND_LANE,
+                Part::Bulk | Part::Searches => continue,
+            };
+            let pace = self.pace.clone();
+            self.awaited.spawn(async move {
+                let calls = overtaken(&pace, job, lane).await?;
+                Ok(News::Overtook { part, calls, ms: watch.lap().wall.as_millis() as u64 })
+            });
+        }
+        Ok(tell(&News::Accepted(jobs.iter().map(|wanted| wanted.number).collect()))?)
+    }
+
+    fn hear(&mut self, event: &Event) -> anyhow::Result<()> {
+        match event {
+            Event::Finished(report) => {
+                let number = *self.numbers.get(&report.job).expect("submitted or taken up here");
+                self.waiting.finished(report.job, &self.wanted[&number]);
+                tell(&News::Finished(number))?;
+            }
+            Event::Closed(lane, until) => {
+                let ms = self.pace.until(*until).as_millis() as u64;
+                tell(&News::Closed { lane: lane.to_string(), ms })?;
+            }
+            Event::Accepted(_) | Event::Started(..) | Event::Settled(..) => {}
+        }
+        Ok(())
+    }
+
+    async fn status(&self) -> anyhow::Result<Vec<LaneState>> {
+        let mut states = Vec::new();
+        for lane in self.pace.lanes().await? {
+            let why = self.waiting.why(&self.pace, &lane.name).await?;
+            let why = why.map(|reason| reason.name().to_string());
+            states.push(LaneState { why, ..state(&self.pace, &lane) });
+        }
+        Ok(states)
+    }
+
+    /// Tells what the store kept, and ends.
+    async fn finish(mut self) -> anyhow::Result<Exit> {
+        loop {
+            match self.events.try_recv() {
+                Ok(event) => self.hear(&event)?,
+                Err(TryRecvError::Lagged(_)) => {}
+                Err(TryRecvError::Empty | TryRecvError::Closed) => break,
+            }
+        }
+        for (job, number, _) in self.stored().await? {
+            let view = self.pace.job(job).await?;
+            tell(&News::Kept { number, report: view.and_then(|view| view.stored.report) })?;
+        }
+        self.pace.stop(Duration::from_secs(1)).await?;
+        tell(&News::Over)?;
+        Ok(Exit::Done)
+    }
+}
+
+/// Follows a job to its report; how many calls that came to its lane before it still wait then.
+async fn overtaken(pace: &Paceline, job: Following, lane: &str) -> anyhow::Result<usize> {
+    job.report().await?;
+    let lanes = pace.lanes().await?;
+    let lane = lanes.iter().find(|status| &*status.name == lane).context("a lane of the demo")?;
+    Ok(lane.waiting)
+}
+
+fn state(pace: &Paceline, lane: &LaneStatus) -> LaneState {
+    let until = |moment| pace.until(moment).as_millis() as u64;
+    LaneState {
+        name: lane.name.to_string(),
+        waiting: lane.waiting,
+        in_flight: lane.in_flight,
+        used: lane.used.first().map(|(rate, used)| (*used, rate.max.get())),
+        opens_ms: until(lane.open_at),
+        cooling_ms: lane.cooldown_until.map(until),
+        why: None,
+    }
+}
+
+/// What the parent orders. It ends when the parent does.
+fn orders() -> mpsc::Receiver<Order> {
+    let (sender, orders) = mpsc::channel(MOST_ORDERS);
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            let Ok(order) = serde_json::from_str(&line) else { return };
+            if sender.blocking_send(order).is_err() {
+                return;
+            }
+        }
+    });
+    orders
+}

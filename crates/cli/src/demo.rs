@@ -73,6 +73,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         say("stopped; its process is gone and its store too: nothing is left behind");
         return Ok(Exit::Interrupted);
     };
+    screen.part();
     data(&text)?;
     Ok(exit)
 }

@@ -1,4 +1,4 @@
-//! What the demo's worker processes told, and what it comes to: was anything lost, or told twice?
+//! What the demo's worker processes told, and what it comes to: was anything lost, or reported twice?
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,6 +14,8 @@ use super::wanted::{Part, Wanted};
 pub(super) struct Books {
     pub(super) accepted: BTreeSet<u32>,
     pub(super) finished: BTreeSet<u32>,
+    /// Jobs whose report was heard as it came; others were found in the store.
+    heard: BTreeSet<u32>,
     /// Reports of jobs that had one.
     pub(super) twice: usize,
     pub(super) kill: Option<Kill>,
@@ -39,7 +41,8 @@ impl Books {
     }
 
     pub(super) fn finished(&mut self, number: u32) {
-        self.twice += usize::from(!self.finished.insert(number));
+        self.twice += usize::from(!self.heard.insert(number));
+        self.finished.insert(number);
     }
 
     /// A process opened the store after a kill. A report may be durable that nobody heard of.
@@ -68,7 +71,7 @@ impl Books {
         let (lost, twice, jobs) = (self.lost(wanted), self.twice, wanted.len());
         let unanswered = [JobState::Failed, JobState::Skipped].map(|state| self.count(state));
         let mut lines = vec![format!(
-            "Paceline: {} jobs done, {} failed, {} skipped; {lost} of {jobs} lost, {twice} told twice.",
+            "Paceline: {} jobs done, {} failed, {} skipped; {lost} of {jobs} lost, {twice} reported twice.",
             self.count(JobState::Done),
             unanswered[0],
             unanswered[1],
@@ -165,6 +168,9 @@ mod tests {
         let mut books = Books::default();
         books.finished(1);
         books.finished(1);
+        // The process that opens the store may find a report before it tells it.
+        books.found(&[], &[1, 2]);
+        books.finished(2);
         books.kept(7, report(&[]));
         books.kept(7, report(&[]));
         assert_eq!(books.twice, 2);

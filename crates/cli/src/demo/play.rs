@@ -121,7 +121,7 @@ impl<'a> Play<'a> {
         let searches = self.wanted.iter().filter(|wanted| wanted.part == Part::Searches).count();
         self.say(
             Ink::Plain,
-            format!("{searches} searches come, each to 3 services: the first answer is enough"),
+            format!("{searches} searches come, each for 3 services: the first answer is enough"),
         );
         process.tell(&Order::Finish)?;
         self.follow(&mut process, Until::Over).await?;
@@ -149,34 +149,26 @@ impl<'a> Play<'a> {
         let mut lanes = self.lanes.iter().flatten();
         let lane = lanes.find(|lane| lane.name == name).cloned().unwrap_or_default();
         let (waiting, opens) = (lane.waiting, lane.opens_ms as f64 / 1_000.0);
-        self.say(
-            Ink::Good,
-            match part {
-                Part::Urgent => {
-                    format!("an interactive job comes to {name}, where {waiting} calls wait")
-                }
-                _ => format!("an interactive job comes to {name}, which is full for {opens:.1}s"),
-            },
-        );
+        let there = match part {
+            Part::Bound => format!("which is full for {opens:.1}s"),
+            _ => format!("where {waiting} calls wait"),
+        };
+        self.say(Ink::Good, format!("an interactive job comes to {name}, {there}"));
         Ok(())
     }
 
     /// Ends the process as `kill -9` does, at a moment that it does not choose.
     async fn kill(&mut self, mut process: Process) -> anyhow::Result<()> {
+        let open = self.side().open();
         let status = process.kill().context("the worker process cannot be killed")?;
         ensure!(status.signal() == Some(SIGKILL), "the worker process had ended with {status}");
         while let Some(news) = process.hear().await {
             self.hear(news);
         }
-        let open: u32 = self.lanes.iter().flatten().map(|lane| lane.in_flight).sum();
         let (id, unfinished) = (process.id(), self.books.unfinished());
         self.lanes = None;
-        self.say(
-            Ink::Bad,
-            format!(
-                "SIGKILL: process {id} is dead; {unfinished} jobs unfinished, {open} on the wire"
-            ),
-        );
+        let left = format!("{unfinished} jobs unfinished, {open} on the wire");
+        self.say(Ink::Bad, format!("SIGKILL: process {id} is dead; {left}"));
         Ok(())
     }
 
@@ -209,17 +201,17 @@ impl<'a> Play<'a> {
                 self.books.finished(number);
                 self.searched(number);
             }
-            News::Closed { lane, ms } => {
+            News::Closed { lane, ms, rung } => {
                 let span = ms.div_ceil(1_000);
-                self.say(
-                    Ink::Warm,
-                    format!("{lane} failed 5 times in a row: it is left alone for {span}s"),
-                );
+                let why = if rung > 0 { "it kept failing" } else { "it wants that" };
+                self.say(Ink::Warm, format!("{lane} is left alone for {span}s: {why}"));
             }
             News::Overtook { part, calls, ms } => {
                 self.books.overtook.insert(part, (calls, Duration::from_millis(ms)));
                 let (lane, took) = (lane_of(part), ms as f64 / 1_000.0);
-                self.say(Ink::Good, format!("the interactive job on {lane} is answered after {took:.2}s, ahead of {calls}"));
+                let text =
+                    format!("the one on {lane} is answered after {took:.2}s, ahead of {calls}");
+                self.say(Ink::Good, text);
             }
             News::Status(lanes) => self.lanes = Some(lanes),
             News::Kept { number, report: Some(report) } => self.books.kept(number, report),
@@ -242,10 +234,19 @@ impl<'a> Play<'a> {
 
     /// Tells when the last search is answered, and what that spared by the services' own logs.
     fn searched(&mut self, number: u32) {
-        let mut searches = self.wanted.iter().filter(|wanted| wanted.part == Part::Searches);
+        let searches = self.wanted.iter().filter(|wanted| wanted.part == Part::Searches);
         let of_searches = searches.clone().any(|wanted| wanted.number == number);
-        if of_searches && searches.all(|wanted| self.books.finished.contains(&wanted.number)) {
-            self.say(Ink::Plain, "the searches are answered; nobody else is asked about them");
+        let answered = |wanted: &Wanted| self.books.finished.contains(&wanted.number);
+        if of_searches && searches.clone().all(answered) {
+            let seen = self.side().scores();
+            let asked = |wanted: &Wanted| {
+                seen.iter().filter(|score| score.asked.contains(&wanted.number)).count()
+            };
+            let made: usize = searches.clone().map(asked).sum();
+            let all: usize = searches.map(|wanted| wanted.lanes().count()).sum();
+            let text =
+                format!("they are answered, and {} of their {all} calls never made", all - made);
+            self.say(Ink::Good, text);
         }
     }
 

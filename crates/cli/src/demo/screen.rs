@@ -71,6 +71,13 @@ impl Screen {
         }
     }
 
+    /// An empty line between what was said and what comes of it, where both are seen.
+    pub(super) fn part(&mut self) {
+        if self.manner != Manner::Plain {
+            self.write(Some(&Line::default()));
+        }
+    }
+
     /// Takes the block away.
     pub(super) fn clear(&mut self) {
         self.block.clear();

@@ -85,6 +85,12 @@ impl Side {
         self.mocks.iter().map(Mock::addr).collect()
     }
 
+    /// Calls that they have not answered yet.
+    pub(super) fn open(&self) -> usize {
+        let open = |mock: &Mock| mock.log().iter().filter(|call| call.ended_at.is_none()).count();
+        self.mocks.iter().map(open).sum()
+    }
+
     /// What each of them has seen so far.
     pub(super) fn summaries(&self) -> Vec<Summary> {
         self.mocks.iter().map(Mock::summary).collect()

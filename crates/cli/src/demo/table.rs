@@ -23,7 +23,7 @@ pub(super) fn table(first: &Client, second: &Client, jobs: usize) -> String {
     let mut text = String::from("What the services saw, by their own logs:\n\n");
     row(&mut text, ["", ""], ["naive client", "Paceline"]);
     let heads = cells(["calls", "429s", "bans", "answers"]);
-    row(&mut text, ["service", ""], [&heads, &heads]);
+    row(&mut text, ["service", "allows"], [&heads, &heads]);
     for ((manners, naive), paced) in MANNERS.iter().zip(&first.scores).zip(&second.scores) {
         row(&mut text, [manners.name, manners.allows], [numbers(naive), numbers(paced)]);
     }

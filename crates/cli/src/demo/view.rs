@@ -13,8 +13,10 @@ const BAR: usize = 24;
 
 /// The naive client at work, as the services see it.
 pub(super) fn naive(seen: &[Summary]) -> Vec<Line> {
-    let heads =
-        format!("{:9}{:15}{:>8}{:>8}{:>6}{:>9}", "", "", "calls", "429s", "bans", "answers");
+    let heads = format!(
+        "{:9}{:15}{:>8}{:>8}{:>6}{:>9}",
+        "service", "allows", "calls", "429s", "bans", "answers"
+    );
     let mut lines = vec![Line::default(), Line::new(Ink::Faint, heads)];
     for (manners, seen) in MANNERS.iter().zip(seen) {
         let refused = status(seen, 429);
@@ -45,7 +47,7 @@ pub(super) struct Progress<'a> {
 pub(super) fn paced(progress: &Progress) -> Vec<Line> {
     let heads = format!(
         "{:9}{:14}{:18}{:>5}{:>8}  {:12}{}",
-        "", "", "window", "wire", "waiting", "next call", "why"
+        "lane", "allows", "window", "wire", "waiting", "next call", "why"
     );
     let mut lines = vec![Line::default(), Line::new(Ink::Faint, heads)];
     for manners in MANNERS {

@@ -26,8 +26,8 @@ pub(super) enum News {
     Accepted(Vec<u32>),
     /// This job has its report.
     Finished(u32),
-    /// A lane is closed for so long.
-    Closed { lane: String, ms: u64 },
+    /// A lane is closed for so long; the rung is zero if its service wanted that.
+    Closed { lane: String, ms: u64, rung: u8 },
     /// An urgent job has its answer, and so many calls that came to its lane before it still wait.
     Overtook { part: Part, calls: usize, ms: u64 },
     /// How the lanes are doing.

@@ -102,7 +102,7 @@ impl Process {
                     None => return self.abandoned().await,
                 },
                 event = self.events.recv() => match event {
-                    Ok(event) => self.hear(&event)?,
+                    Ok(event) => self.hear(&event).await?,
                     Err(RecvError::Lagged(_)) => {}
                     Err(RecvError::Closed) => return Err(self.pace.ended().await.into()),
                 },
@@ -185,7 +185,7 @@ impl Process {
         Ok(tell(&News::Accepted(jobs.iter().map(|wanted| wanted.number).collect()))?)
     }
 
-    fn hear(&mut self, event: &Event) -> anyhow::Result<()> {
+    async fn hear(&mut self, event: &Event) -> anyhow::Result<()> {
         match event {
             Event::Finished(report) => {
                 let number = *self.numbers.get(&report.job).expect("submitted or taken up here");
@@ -194,7 +194,10 @@ impl Process {
             }
             Event::Closed(lane, until) => {
                 let ms = self.pace.until(*until).as_millis() as u64;
-                tell(&News::Closed { lane: lane.to_string(), ms })?;
+                let lanes = self.pace.lanes().await?;
+                let rung =
+                    lanes.iter().find(|status| status.name == *lane).map_or(0, |lane| lane.rung);
+                tell(&News::Closed { lane: lane.to_string(), ms, rung })?;
             }
             Event::Accepted(_) | Event::Started(..) | Event::Settled(..) => {}
         }
@@ -215,7 +218,7 @@ impl Process {
     async fn finish(mut self) -> anyhow::Result<Exit> {
         loop {
             match self.events.try_recv() {
-                Ok(event) => self.hear(&event)?,
+                Ok(event) => self.hear(&event).await?,
                 Err(TryRecvError::Lagged(_)) => {}
                 Err(TryRecvError::Empty | TryRecvError::Closed) => break,
             }

@@ -80,7 +80,7 @@ impl Books {
             let again: usize = seen.iter().map(|score| score.repeated).sum();
             lines.push(format!(
                 "The worker process was killed half-way by SIGKILL. The next one found {unfinished}\n\
-                 unfinished and {finished} finished jobs in the store; calls made again for that: {again}."
+                 unfinished and {finished} finished jobs in the store. Calls answered twice: {again}."
             ));
         }
         if let Some((calls, took)) = self.overtook.get(&Part::Urgent) {

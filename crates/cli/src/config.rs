@@ -6,6 +6,7 @@ mod keys;
 mod lanes;
 mod nearest;
 mod print;
+mod services;
 mod settings;
 mod size;
 
@@ -21,6 +22,7 @@ use document::{Notes, Section};
 pub use document::Mistake;
 pub use find::Surroundings;
 pub use print::print;
+pub use services::{RosterConfig, ServiceConfig, WhenConfig};
 pub use size::{Size, SizeError};
 
 /// The largest file that is read.
@@ -37,6 +39,10 @@ pub struct Config {
     pub lanes: Vec<LaneConfig>,
     /// Groups, in the order of the file.
     pub groups: Vec<(String, GroupLimits)>,
+    /// Work that comes again, in the order of the file.
+    pub services: Vec<ServiceConfig>,
+    /// Who runs it, in the order of the file.
+    pub rosters: Vec<RosterConfig>,
     /// Where the embedded store is.
     pub store_path: PathBuf,
     /// How long finished jobs can be asked about.
@@ -95,6 +101,8 @@ impl Config {
             settings: Settings::default(),
             lanes: Vec::new(),
             groups: Vec::new(),
+            services: Vec::new(),
+            rosters: Vec::new(),
             store_path: surroundings.store_path(),
             keep_finished: Span::days(7),
             cache_bytes: 64 << 20,
@@ -127,6 +135,9 @@ impl Config {
         // A path in a file means what it means to the file, wherever the program is started.
         if let Some(directory) = file.parent() {
             config.store_path = directory.join(&config.store_path);
+            for service in &mut config.services {
+                service.task.program.directory = working_directory(directory);
+            }
         }
         config.file = Some(file.to_path_buf());
         Ok(config)
@@ -138,7 +149,15 @@ impl Config {
         settings::read_settings(self, root, notes);
         lanes::read_groups(self, root, notes);
         lanes::read_lanes(self, root, notes);
+        services::read_services(self, root, notes);
+        services::read_rosters(self, root, notes);
     }
+}
+
+/// The directory of a file that was named without one is the working directory.
+fn working_directory(directory: &Path) -> PathBuf {
+    let here = directory.as_os_str().is_empty();
+    if here { PathBuf::from(".") } else { directory.to_path_buf() }
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, ConfigError> {

@@ -27,6 +27,11 @@ impl From<Exit> for ExitCode {
     }
 }
 
+/// Something that is worth trying later.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Later(pub String);
+
 /// The exit that an error stands for.
 pub fn exit_of(error: &anyhow::Error) -> Exit {
     let closed = |cause: &(dyn std::error::Error + 'static)| {
@@ -35,6 +40,8 @@ pub fn exit_of(error: &anyhow::Error) -> Exit {
     };
     if error.is::<ConfigError>() || error.is::<Usage>() {
         Exit::Usage
+    } else if error.is::<Later>() {
+        Exit::Deferred
     } else if error.chain().any(closed) {
         // Whoever read our output has seen enough, as with `| head`.
         Exit::Done

@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use paceline_apps::fetch::{End, Run, Summary};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::SignalKind;
 
 use crate::config::Config;
 use crate::exit::Exit;
-use crate::output::say;
+use crate::interrupt::interrupted;
 
 pub use arguments::{Arguments, Usage};
 use report::Reporter;
@@ -63,7 +63,7 @@ async fn fetch(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
     let failed_out = arguments.failed_out.as_deref();
     let reporter = Arc::new(Reporter::new(arguments.format, failed_out, &sources.lists)?);
     let items = list::read(sources)?;
-    let stop = interrupted()?;
+    let stop = interrupted(&[SignalKind::interrupt()])?;
     let run = Run::start(options, reporter.clone()).await.inspect_err(|_| reporter.abandon())?;
     let screen = Screen::start(arguments.shown(), &run, reporter.clone());
     let summary = run.finish(items, stop).await.inspect_err(|_| reporter.abandon());
@@ -71,31 +71,6 @@ async fn fetch(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
     let summary = summary.with_context(|| format!("fetching into `{}`", directory.display()))?;
     reporter.finish(&summary)?;
     Ok(exit(&summary))
-}
-
-/// Resolves at the first Ctrl-C; the second one ends the program at once, whatever it does.
-fn interrupted() -> anyhow::Result<impl Future<Output = ()>> {
-    // With a loop of its own, which nothing else holds up.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    let (listens, ready) = std::sync::mpsc::channel();
-    let (tell, told) = tokio::sync::oneshot::channel();
-    let listen = async move {
-        let Ok(mut interrupts) = signal(SignalKind::interrupt()) else { return };
-        let _ = listens.send(());
-        interrupts.recv().await;
-        let _ = tell.send(());
-        say("finishing what runs; once more ends it at once");
-        interrupts.recv().await;
-        std::process::exit(Exit::Interrupted as i32);
-    };
-    let thread = std::thread::Builder::new().name("paceline-signals".to_string());
-    thread.spawn(move || runtime.block_on(listen))?;
-    ready.recv().context("no signals are heard")?;
-    Ok(async {
-        if told.await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    })
 }
 
 fn exit(summary: &Summary) -> Exit {

@@ -3,8 +3,11 @@
 pub mod bench;
 pub mod config;
 pub mod demo;
+mod engine;
 pub mod exit;
 pub mod fetch;
+mod interrupt;
 mod loopback;
 pub mod mock;
 pub mod output;
+pub mod services;

@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use paceline_cli::config::{Config, Surroundings, print};
 use paceline_cli::exit::Exit;
 use paceline_cli::output::{data, fail};
-use paceline_cli::{bench, demo, fetch, mock};
+use paceline_cli::{bench, demo, fetch, mock, services};
 
 /// Jobs are many small pieces of memory that come and go together.
 #[global_allocator]
@@ -32,6 +32,8 @@ enum Command {
     Demo(demo::Arguments),
     /// Polite parallel downloads
     Fetch(Box<fetch::Arguments>),
+    /// Work that comes again: programs on rosters, each at its own time
+    Services(services::Arguments),
     /// A rate-limited service to test clients against
     Mock(Box<mock::Arguments>),
     /// What this machine does: rates, latencies, recovery, limits
@@ -78,6 +80,10 @@ fn run(cli: Cli) -> anyhow::Result<Exit> {
             let config = Config::load(cli.config.as_deref(), &Surroundings::of_process())?;
             fetch::run(&arguments, &config)
         }
+        Command::Services(arguments) => {
+            let config = Config::load(cli.config.as_deref(), &Surroundings::of_process())?;
+            services::run(&arguments, &config)
+        }
         Command::Mock(arguments) => mock::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Config(ConfigCommand::Print) => done(&print()),
@@ -100,7 +106,12 @@ fn check(file: Option<&Path>) -> anyhow::Result<Exit> {
         None => "no file, the defaults hold".to_string(),
     };
     let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-    let counts = [count(lanes, "lane"), count(templates, "template"), count(groups, "group")];
+    let mut counts =
+        vec![count(lanes, "lane"), count(templates, "template"), count(groups, "group")];
+    if !config.services.is_empty() || !config.rosters.is_empty() {
+        counts.push(count(config.services.len(), "service"));
+        counts.push(count(config.rosters.len(), "roster"));
+    }
     done(&format!("ok: {file}: {}\n", counts.join(", ")))
 }
 

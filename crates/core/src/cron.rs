@@ -27,10 +27,10 @@ pub struct Cron {
 pub enum CronError {
     /// Not five fields that can be meant.
     #[error(
-        "`{0}` is not a cron expression ({1}): write minute, hour, day of the month, month and day \
-         of the week, such as `0 3 * * mon-fri`"
+        "`{0}` is not a cron expression: write minute, hour, day of the month, month and day of \
+         the week, such as `0 3 * * mon-fri`"
     )]
-    Form(String, String),
+    Form(String),
     /// Such as the thirtieth of February.
     #[error("`{0}` names a moment that never comes")]
     Never(String),
@@ -39,15 +39,15 @@ pub enum CronError {
 impl Cron {
     /// Reads an expression; its times are those that clocks in `zone` show.
     pub fn new(text: &str, zone: TimeZone) -> Result<Cron, CronError> {
-        let form = |problem: &str| CronError::Form(shown(text), shown(problem));
+        let form = || CronError::Form(shown(text));
         if text.len() > LONGEST_CRON {
-            return Err(form("it is too long"));
+            return Err(form());
         }
         let parser = croner::parser::CronParser::builder()
             .seconds(croner::parser::Seconds::Disallowed)
             .year(croner::parser::Year::Disallowed)
             .build();
-        let pattern = parser.parse(text).map_err(|error| form(&error.to_string()))?;
+        let pattern = parser.parse(text).map_err(|_| form())?;
         let cron = Cron { text: text.into(), pattern: Arc::new(pattern), zone };
         match cron.next_after(Time::ZERO) {
             Some(_) => Ok(cron),
@@ -150,7 +150,7 @@ mod tests {
             assert!(error(text).contains("is not a cron expression"), "{text}: {}", error(text));
         }
         assert_eq!(error("0 0 30 2 *"), "`0 0 30 2 *` names a moment that never comes");
-        assert!(error(&"1,".repeat(200)).contains("too long"));
+        assert!(error(&"1,".repeat(200)).len() < 300);
     }
 
     proptest! {

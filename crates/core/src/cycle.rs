@@ -269,7 +269,7 @@ impl Core {
     pub fn roster_statuses(&self, now: Now) -> Vec<RosterStatus> {
         let status = |roster: &Roster| {
             let terms = roster.terms.clone()?;
-            let check_at = roster.armed.map(|at| at.wall.min(now.wall_time(at.time)));
+            let check_at = self.rosters.check_at(roster, now);
             Some(RosterStatus { record: roster.record.clone(), terms, check_at })
         };
         self.rosters.lists.values().filter_map(status).collect()

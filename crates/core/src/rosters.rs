@@ -104,9 +104,17 @@ impl Rosters {
     /// cron expression says so.
     pub(crate) fn arm(&mut self, name: &Arc<str>, from: Now, now: Now) {
         self.disarm(name);
-        let Some(terms) = self.lists.get(name).and_then(|roster| roster.terms.as_ref()) else {
+        let Some(at) = self.lists.get(name).and_then(|roster| self.next_check(roster, from, now))
+        else {
             return;
         };
+        self.by_time.insert((at.time, name.clone()));
+        self.by_wall.insert((at.wall, name.clone()));
+        self.lists.get_mut(name).expect("found above").armed = Some(at);
+    }
+
+    fn next_check(&self, roster: &Roster, from: Now, now: Now) -> Option<Now> {
+        let terms = roster.terms.as_ref()?;
         let crons = terms.services.iter().filter_map(|service| {
             match &self.services.get(service)?.terms.as_ref()?.when {
                 When::Cron(cron) => cron.next_after(now.wall),
@@ -114,10 +122,18 @@ impl Rosters {
             }
         });
         let wall = crons.chain([from.wall + terms.check]).min().expect("there is a check");
-        let at = Now { time: from.time + terms.check, wall };
-        self.by_time.insert((at.time, name.clone()));
-        self.by_wall.insert((at.wall, name.clone()));
-        self.lists.get_mut(name).expect("found above").armed = Some(at);
+        Some(Now { time: from.time + terms.check, wall })
+    }
+
+    /// When a roster looks next, by the wall clock; nothing while a cycle is under way. One that
+    /// nobody runs here would look then.
+    pub(crate) fn check_at(&self, roster: &Roster, now: Now) -> Option<Time> {
+        if roster.record.begun_at.is_some() {
+            return None;
+        }
+        let over_at = roster.record.over_at.unwrap_or_default();
+        let at = roster.armed.or_else(|| self.next_check(roster, over_at, now))?;
+        Some(at.wall.min(now.wall_time(at.time)).max(now.wall))
     }
 
     /// The next roster whose check has come on either clock.
@@ -130,7 +146,12 @@ impl Rosters {
     /// When a service is due as its roster sees it; nothing for one that is not configured.
     pub(crate) fn due_at(&self, service: &str, check: Span, now: Now) -> Option<Time> {
         let service = self.services.get(service)?;
-        Some(service.terms.as_ref()?.when.due_at(&service.record, check, now))
+        let when = &service.terms.as_ref()?.when;
+        if service.stored {
+            return Some(when.due_at(&service.record, check, now));
+        }
+        // Nobody has met it yet: what came before now is none of its business.
+        Some(when.due_at(&ServiceRecord { since: now, ..ServiceRecord::default() }, check, now))
     }
 
     /// What a roster has to run now, those included that nobody has configured.
@@ -166,7 +187,7 @@ impl Rosters {
         let mut next: BTreeMap<Arc<str>, Time> = BTreeMap::new();
         for roster in self.lists.values() {
             let Some(terms) = &roster.terms else { continue };
-            let check_at = roster.armed.map(|at| at.wall.min(now.wall_time(at.time)));
+            let check_at = self.check_at(roster, now);
             for service in &terms.services {
                 let Some(due_at) = self.due_at(service, terms.check, now) else { continue };
                 let at = match check_at {

@@ -141,10 +141,9 @@ impl ServiceResult {
     pub(crate) fn of(report: &Report) -> ServiceResult {
         let last = report.calls.last().map(|call| &call.outcome);
         let why = match last {
-            Some(Outcome::Failed(failure)) => Some(match &failure.message {
-                Some(message) => format!("{}: {message}", failure.class),
-                None => failure.class.to_string(),
-            }),
+            Some(Outcome::Failed(failure)) => {
+                Some(failure.message.as_ref().unwrap_or(&failure.class).to_string())
+            }
             Some(Outcome::Skipped(skip)) => Some(skip.reason().to_string()),
             _ => None,
         };

@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::span::IntoSpan;
 
 /// Checks are no closer together than this.
-const SHORTEST_CHECK: Span = Span::millis(100);
+pub const SHORTEST_CHECK: Span = Span::millis(100);
 /// Lanes of services that name none.
 pub(crate) const OWN_LANES: &str = "service:*";
 

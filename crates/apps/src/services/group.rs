@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 /// How often a group that was told to end is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// After this a group that cannot be ended is let be: it hangs in the kernel.
-const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
+const GIVE_UP_AFTER: Duration = Duration::from_mins(1);
 
 /// A process group by its leader, told apart from later ones with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -66,7 +66,9 @@ mod tests {
             pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40_000), 0..12),
         ) {
             let mut tail = Tail::default();
-            pieces.iter().for_each(|piece| tail.push(piece));
+            for piece in &pieces {
+                tail.push(piece);
+            }
             let all = pieces.concat();
             let kept = tail.bytes();
             prop_assert_eq!(kept.len(), all.len().min(LONGEST_TAIL));

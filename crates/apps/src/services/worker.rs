@@ -86,15 +86,13 @@ async fn run_program(call: &Call, service: &str, task: &Task) -> Work {
     running.end().await;
     call.keep(&output_note(service), Some(heard.bytes())).await?;
     call.keep(&child_note(service), None).await?;
-    match attended {
-        Ok(status) => match verdict(status?, &heard) {
-            Ok(()) => Outcome::done(serde_json::json!({ "exit": 0 })),
-            Err(failure) => Outcome::failed(failure),
-        },
-        Err(_) => {
-            let message = format!("not over in {}", paceline::Span::from(task.timeout));
-            Outcome::failed(Failure::transient("timeout").because(&message))
-        }
+    let Ok(status) = attended else {
+        let message = format!("not over in {}", paceline::Span::from(task.timeout));
+        return Outcome::failed(Failure::transient("timeout").because(&message));
+    };
+    match verdict(status?, &heard) {
+        Ok(()) => Outcome::done(serde_json::json!({ "exit": 0 })),
+        Err(failure) => Outcome::failed(failure),
     }
 }
 

@@ -9,7 +9,7 @@ use paceline_core::Portion;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-use super::keys::{Key, SECTIONS, keys_of};
+use super::keys::{Key, SECTIONS, keys_of, section_names};
 use super::nearest::nearest;
 
 /// Mistakes that are told at once.
@@ -140,7 +140,8 @@ impl<'a> Section<'a> {
 
     /// Notes sections that do not exist. For the root.
     pub(super) fn check_sections(&self, notes: &mut Notes<'_>) {
-        let known = || SECTIONS.iter().map(|section| section.section);
+        let names = section_names();
+        let known = || names.iter().copied();
         for (name, at, value) in self.entries() {
             if known().any(|section| section == name) {
                 continue;
@@ -161,8 +162,7 @@ impl<'a> Section<'a> {
 
     /// Notes keys that are not among those of `section`.
     pub(super) fn check_keys(&self, section: &str, notes: &mut Notes<'_>) {
-        let names: Vec<&'static str> = keys_of(section).iter().map(|key| key.name).collect();
-        self.check_names(&names, notes);
+        self.check_names(&keys_of(section), notes);
     }
 
     /// Notes keys that are not among `known`.

@@ -47,7 +47,7 @@ impl Surroundings {
     }
 
     /// The store that is used if none is configured.
-    pub(super) fn store_path(&self) -> PathBuf {
+    pub fn store_path(&self) -> PathBuf {
         let directory = self.state_home.as_ref().map(|home| home.join("paceline"));
         directory.unwrap_or_default().join("paceline.db")
     }

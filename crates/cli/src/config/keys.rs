@@ -36,9 +36,23 @@ const fn example(name: &'static str, value: &'static str, says: &'static str) ->
     Key { name, value: Value::Example(value), says }
 }
 
-/// The keys of one section.
-pub(super) fn keys_of(section: &str) -> &'static [Key] {
-    SECTIONS.iter().find(|keys| keys.section == section).map_or(&[], |keys| keys.keys)
+/// The keys of one section, which may be told in two parts.
+pub(super) fn keys_of(section: &str) -> Vec<&'static str> {
+    let parts = SECTIONS.iter().filter(|part| part.section == section);
+    let mut names = Vec::new();
+    for key in parts.flat_map(|part| part.keys) {
+        if !names.contains(&key.name) {
+            names.push(key.name);
+        }
+    }
+    names
+}
+
+/// The names of all sections.
+pub(super) fn section_names() -> Vec<&'static str> {
+    let mut names: Vec<_> = SECTIONS.iter().map(|part| part.section).collect();
+    names.dedup();
+    names
 }
 
 /// The keys of a limit that is written as a table.
@@ -173,6 +187,61 @@ pub(super) const SECTIONS: &[Reference] = &[
             ),
             example("limits", r#"["3/s"]"#, "Calls per window over all its lanes."),
             example("in_flight", "4", "Calls at once over all its lanes."),
+        ],
+    },
+    Reference {
+        section: "services",
+        example: Some("example"),
+        says: "Work that comes again: `paceline services`. When it is due is the service's own; a roster runs it.",
+        keys: &[
+            example(
+                "run",
+                r#"["./crawl.sh", "--fast"]"#,
+                "The program and its arguments, in the directory of this file. It has no input, and a process group of its own, which is ended with it.",
+            ),
+            example(
+                "every",
+                r#""24h""#,
+                "Due so long after its last success. Without it: at every check of its roster.",
+            ),
+            example(
+                "lane",
+                r#""example""#,
+                "The lane that paces it. Without it: none, but it never runs twice at once.",
+            ),
+            default("timeout", r#""1h""#, "How long one try may take before it is ended."),
+            default("retries", "0", "Tries after the first if a run fails."),
+        ],
+    },
+    Reference {
+        section: "services",
+        example: Some("by_cron"),
+        says: "The same by the clock, in place of `every`.",
+        keys: &[
+            example("run", r#"["true"]"#, "As above."),
+            example(
+                "cron",
+                r#""0 3 * * mon-fri""#,
+                "Minute, hour, day of the month, month, day of the week. A time that the clock skips comes right after; one that it shows twice counts once.",
+            ),
+            example(
+                "tz",
+                r#""Europe/Sofia""#,
+                "The time zone of `cron`. Without it: that of the system.",
+            ),
+        ],
+    },
+    Reference {
+        section: "rosters",
+        example: Some("example"),
+        says: "A list of services that are run one after another, those that are due.",
+        keys: &[
+            default(
+                "check",
+                r#""1m""#,
+                "How long from the end of one pass to the next look for what is due; not how often a service runs.",
+            ),
+            example("services", r#"["example", "by_cron"]"#, "What it runs, in this order."),
         ],
     },
 ];

@@ -109,7 +109,7 @@ fn unknown_keys_get_a_suggestion() {
     check("[server]\ntls = true", "2:1: unknown key `server.tls`: known here are `listen`");
     check(
         "[telemetry]",
-        "1:2: unknown section `telemetry`: the sections are `[store]`, `[workers]`, `[queue]`, `[cache]`, `[server]`, `[lanes]`, `[groups]`",
+        "1:2: unknown section `telemetry`: the sections are `[store]`, `[workers]`, `[queue]`, `[cache]`, `[server]`, `[lanes]`, `[groups]`, `[services]`, `[rosters]`",
     );
     check(
         "lanes.x.limits = [{ limit = '1/s', keeps = {} }]",
@@ -393,4 +393,83 @@ proptest! {
         }
         survives(&text)?;
     }
+}
+
+#[test]
+fn services_and_rosters_are_read() {
+    let config = right(
+        r#"
+        [lanes.shop]
+        [services.crawl]
+        run = ["./crawl.sh", "--fast"]
+        every = "24h"
+        lane = "shop"
+        timeout = "30m"
+        retries = 2
+        [services.report]
+        run = ["report"]
+        cron = "0 3 * * mon-fri"
+        tz = "Europe/Sofia"
+        [rosters.nightly]
+        check = "1h"
+        services = ["report", "crawl"]
+        "#,
+    );
+    let [crawl, report] = &config.services[..] else { panic!("two services") };
+    assert_eq!(crawl.when, WhenConfig::Every(Span::days(1)));
+    assert_eq!((crawl.lane.as_deref(), crawl.retries), (Some("shop"), 2));
+    assert_eq!(crawl.task.timeout, Span::mins(30).into());
+    assert_eq!(crawl.task.program.run, ["./crawl.sh", "--fast"]);
+    assert_eq!(crawl.task.program.directory, PathBuf::from("."));
+    assert!(matches!(&report.when, WhenConfig::Cron(text, _) if text == "0 3 * * mon-fri"));
+    assert_eq!(report.task.timeout, Span::hours(1).into());
+    let nightly = &config.rosters[0];
+    assert_eq!(
+        (nightly.check, &nightly.services[..]),
+        (Span::hours(1), &["report".to_string(), "crawl".to_string()][..])
+    );
+}
+
+#[test]
+fn mistakes_in_services_are_told_with_their_place() {
+    check("[services.a]", "1:11: `services.a` says nothing to run: add `run = [\"program\"]`");
+    check("[services.a]\nrun = []", "2:7: `services.a.run` is empty: name a program");
+    check(
+        "[services.a]\nrun = ['x', 1]",
+        "2:13: `services.a.run` must be a list of texts: a program and its arguments",
+    );
+    check(
+        "[services.a]\nrun = ['x']\nlane = 'shop'",
+        "3:8: `services.a.lane`: no lane named `shop`: add it as `[lanes.NAME]`, or leave it out",
+    );
+    check(
+        "[services.a]\nrun = ['x']\ncron = '0 3 * *'",
+        "3:8: `services.a.cron`: `0 3 * *` is not a cron expression: write minute, hour, day of \
+         the month, month and day of the week, such as `0 3 * * mon-fri`",
+    );
+    check(
+        "[services.a]\nrun = ['x']\ncron = '0 3 * * *'\nevery = '1h'",
+        "3:8: `services.a` has `every` and `cron`: keep one of them",
+    );
+    check(
+        "[services.a]\nrun = ['x']\ntz = 'Sofia'\ncron = '0 3 * * *'",
+        "3:6: `services.a.tz`: no time zone named `Sofia`: write it like `Europe/Sofia`",
+    );
+    check(
+        "[services.a]\nrun = ['x']\ntz = 'UTC'",
+        "3:6: `services.a.tz` says nothing without `cron`",
+    );
+    check(
+        "[services.crawl]\nrun = ['x']\n[rosters.n]\nservices = ['crwl']",
+        "4:12: `rosters.n.services`: no service named `crwl`: did you mean `crawl`?",
+    );
+    check(
+        "[services.a]\nrun = ['x']\n[rosters.n]\nservices = ['a', 'a']",
+        "4:12: `rosters.n.services`: `a` stands on it twice",
+    );
+    check("[rosters.n]\ncheck = '1ms'", "2:9: `rosters.n.check` is shorter than 100ms");
+    check(
+        "[services.a]\nrun = ['x']\nevry = '1h'",
+        "3:1: unknown key `services.a.evry`: did you mean `every`?",
+    );
 }

@@ -374,7 +374,7 @@ impl Arguments {
 /// A mistake in how the command was called.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct Usage(pub(super) String);
+pub struct Usage(pub(crate) String);
 
 fn header(text: &str) -> anyhow::Result<(HeaderName, HeaderValue)> {
     let usage = |what: &str| Usage(what.to_string());

@@ -203,7 +203,7 @@ mod tests {
             remaining: vec!["b".into()],
             results: vec![("c".into(), result)],
         };
-        check(Buffer::default().bytes_of(&roster), "");
+        check(Buffer::default().bytes_of(&roster), "01016e01050101020101610301016201016303010178");
     }
 
     #[test]

@@ -1,0 +1,271 @@
+//! The sections of work that comes again: services and rosters (S1, S2).
+
+use std::path::PathBuf;
+
+use jiff::tz::TimeZone;
+use paceline::{Roster, Service};
+use paceline_apps::services::{Payload, Program, Task};
+use paceline_core::{Cron, MOST_SERVICES, Span, check_name};
+
+use super::Config;
+use super::document::{Notes, Section, shown};
+use super::nearest::nearest;
+use super::settings::above_zero;
+
+/// Arguments of one program.
+const MOST_ARGUMENTS: usize = 1_000;
+/// Retries of one run.
+const MOST_RETRIES: u32 = 1_000;
+const COMMAND: &str = "a list of texts: a program and its arguments";
+
+/// One service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceConfig {
+    /// Its name.
+    pub name: String,
+    /// When it is due.
+    pub when: WhenConfig,
+    /// The lane that paces it.
+    pub lane: Option<String>,
+    /// Tries after the first of one run.
+    pub retries: u16,
+    /// What it does.
+    pub task: Task,
+}
+
+/// When a service is due, as written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WhenConfig {
+    /// At every check of its roster.
+    EveryCheck,
+    /// So long after its last success.
+    Every(Span),
+    /// At the moments that an expression names in a zone.
+    Cron(String, TimeZone),
+}
+
+/// One roster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RosterConfig {
+    /// Its name.
+    pub name: String,
+    /// How long between two checks.
+    pub check: Span,
+    /// What it runs, in this order.
+    pub services: Vec<String>,
+}
+
+impl ServiceConfig {
+    /// As the engine is told.
+    pub fn service(&self) -> Service {
+        let service = Service::new(&self.name, &Payload { service: self.name.clone() });
+        let service = match &self.when {
+            WhenConfig::EveryCheck => service,
+            WhenConfig::Every(interval) => service.every(*interval),
+            WhenConfig::Cron(text, zone) => service.cron(text, zone.clone()),
+        };
+        let service = service.retries(self.retries);
+        match &self.lane {
+            Some(lane) => service.lane(lane),
+            None => service,
+        }
+    }
+}
+
+impl RosterConfig {
+    /// As the engine is told.
+    pub fn roster(&self) -> Roster {
+        Roster::new(&self.name, &self.services).check(self.check)
+    }
+}
+
+/// Reads `[services.NAME]`. Lanes have been read.
+pub(super) fn read_services(config: &mut Config, root: &Section<'_>, notes: &mut Notes<'_>) {
+    let Some(services) = root.section("services", notes) else { return };
+    for (name, at, _) in services.entries() {
+        if notes.full() {
+            return;
+        }
+        if let Err(error) = check_name("service", name) {
+            notes.note(at, error.to_string());
+        }
+        if config.services.len() == MOST_SERVICES {
+            notes.note(
+                at,
+                format!("the service `{}` is one more than {MOST_SERVICES}", shown(name)),
+            );
+            return;
+        }
+        if let Some(section) = services.section(name, notes)
+            && let Some(service) = read_service(name, at, &section, config, notes)
+        {
+            config.services.push(service);
+        }
+    }
+}
+
+fn read_service(
+    name: &str,
+    at: usize,
+    section: &Section<'_>,
+    config: &Config,
+    notes: &mut Notes<'_>,
+) -> Option<ServiceConfig> {
+    section.check_keys("services", notes);
+    if section.value("run").is_none() {
+        notes.note(
+            at,
+            format!("`{}` says nothing to run: add `run = [\"program\"]`", section.path()),
+        );
+    }
+    let run = read_texts(section, "run", COMMAND, notes);
+    if section.value("run").is_some() && run.as_ref().is_some_and(Vec::is_empty) {
+        let what = format!("`{}` is empty: name a program", section.path_of("run"));
+        notes.note(section.place("run"), what);
+    }
+    let timeout = above_zero(section, "timeout", "nothing could be done in it", notes);
+    let retries = section.whole("retries", 0..=MOST_RETRIES, notes).unwrap_or(0);
+    let when = read_when(section, notes);
+    let lane = read_lane(section, config, notes);
+    // Relative to the file; where that is, is known when all of it was read.
+    let program = Program { run: run?, directory: PathBuf::new() };
+    Some(ServiceConfig {
+        name: name.to_string(),
+        when,
+        lane,
+        retries: u16::try_from(retries).unwrap_or(u16::MAX),
+        task: Task { program, timeout: timeout.unwrap_or(Span::hours(1)).into() },
+    })
+}
+
+fn read_when(section: &Section<'_>, notes: &mut Notes<'_>) -> WhenConfig {
+    const EVERY: &str = "leave it out to run at every check of the roster";
+    let every = above_zero(section, "every", EVERY, notes);
+    let zone = read_zone(section, notes);
+    let Some(text) = section.text("cron", "a cron expression like \"0 3 * * mon-fri\"", notes)
+    else {
+        if section.value("tz").is_some() {
+            let what = format!("`{}` says nothing without `cron`", section.path_of("tz"));
+            notes.note(section.place("tz"), what);
+        }
+        return every.map_or(WhenConfig::EveryCheck, WhenConfig::Every);
+    };
+    if section.value("every").is_some() {
+        let what = format!("`{}` has `every` and `cron`: keep one of them", section.path());
+        notes.note(section.place("cron"), what);
+    }
+    let zone = zone.unwrap_or_else(TimeZone::system);
+    if let Err(error) = Cron::new(text, zone.clone()) {
+        notes.note(section.place("cron"), format!("`{}`: {error}", section.path_of("cron")));
+    }
+    WhenConfig::Cron(text.to_string(), zone)
+}
+
+fn read_zone(section: &Section<'_>, notes: &mut Notes<'_>) -> Option<TimeZone> {
+    let name = section.text("tz", "a time zone like \"Europe/Sofia\"", notes)?;
+    let zone = TimeZone::get(name).ok();
+    if zone.is_none() {
+        let (path, name) = (section.path_of("tz"), shown(name));
+        let what = format!("`{path}`: no time zone named `{name}`: write it like `Europe/Sofia`");
+        notes.note(section.place("tz"), what);
+    }
+    zone
+}
+
+fn read_lane(section: &Section<'_>, config: &Config, notes: &mut Notes<'_>) -> Option<String> {
+    let name = section.text("lane", "the name of a lane", notes)?;
+    let covers = |lane: &str| match lane.strip_suffix('*') {
+        Some(prefix) => name.starts_with(prefix),
+        None => lane == name,
+    };
+    if !config.lanes.iter().any(|lane| covers(&lane.name)) {
+        let hint = match nearest(name, config.lanes.iter().map(|lane| lane.name.as_str())) {
+            Some(meant) => format!("did you mean `{}`?", shown(meant)),
+            None => "add it as `[lanes.NAME]`, or leave it out".to_string(),
+        };
+        let what =
+            format!("`{}`: no lane named `{}`: {hint}", section.path_of("lane"), shown(name));
+        notes.note(section.place("lane"), what);
+    }
+    Some(name.to_string())
+}
+
+/// Reads `[rosters.NAME]`. Services have been read.
+pub(super) fn read_rosters(config: &mut Config, root: &Section<'_>, notes: &mut Notes<'_>) {
+    let Some(rosters) = root.section("rosters", notes) else { return };
+    for (name, at, _) in rosters.entries() {
+        if notes.full() {
+            return;
+        }
+        if let Err(error) = check_name("roster", name) {
+            notes.note(at, error.to_string());
+        }
+        if config.rosters.len() == MOST_SERVICES {
+            notes
+                .note(at, format!("the roster `{}` is one more than {MOST_SERVICES}", shown(name)));
+            return;
+        }
+        let Some(section) = rosters.section(name, notes) else { continue };
+        section.check_keys("rosters", notes);
+        let check = above_zero(&section, "check", "it would look without end", notes);
+        let services = read_list(&section, config, root, notes);
+        let check = check.unwrap_or(Span::mins(1));
+        if check < paceline::SHORTEST_CHECK {
+            let (path, shortest) = (section.path_of("check"), paceline::SHORTEST_CHECK);
+            notes.note(section.place("check"), format!("`{path}` is shorter than {shortest}"));
+        }
+        config.rosters.push(RosterConfig { name: name.to_string(), check, services });
+    }
+}
+
+/// The services of a roster, which must all be there.
+fn read_list(
+    section: &Section<'_>,
+    config: &Config,
+    root: &Section<'_>,
+    notes: &mut Notes<'_>,
+) -> Vec<String> {
+    let services = read_texts(section, "services", "a list of services", notes).unwrap_or_default();
+    // A service with a mistake was told of already.
+    let known = root.section("services", notes).map(|services| services.entries());
+    let known: Vec<&str> = known.iter().flatten().map(|(name, _, _)| *name).collect();
+    let at = section.place("services");
+    let path = section.path_of("services");
+    for (place, service) in services.iter().enumerate() {
+        if services[..place].contains(service) {
+            notes.note(at, format!("`{path}`: `{}` stands on it twice", shown(service)));
+        } else if !known.contains(&service.as_str()) {
+            let hint = match nearest(service, known.iter().copied()) {
+                Some(meant) => format!("did you mean `{}`?", shown(meant)),
+                None => "add it as `[services.NAME]`".to_string(),
+            };
+            let what = format!("`{path}`: no service named `{}`: {hint}", shown(service));
+            notes.note(at, what);
+        }
+    }
+    debug_assert!(config.services.len() <= known.len(), "only what is there was read");
+    services
+}
+
+/// A list of texts without zero bytes.
+fn read_texts(
+    section: &Section<'_>,
+    key: &str,
+    what: &str,
+    notes: &mut Notes<'_>,
+) -> Option<Vec<String>> {
+    let array = section.array(key, what, notes)?;
+    let path = section.path_of(key);
+    if array.len() > MOST_ARGUMENTS {
+        notes.note(section.place(key), format!("`{path}` has more than {MOST_ARGUMENTS} entries"));
+        return None;
+    }
+    let mut texts = Vec::with_capacity(array.len());
+    for value in array {
+        match value.get_ref().as_str().filter(|text| !text.contains('\0')) {
+            Some(text) => texts.push(text.to_string()),
+            None => notes.note(value.span().start, format!("`{path}` must be {what}")),
+        }
+    }
+    Some(texts)
+}

@@ -1,0 +1,79 @@
+//! The engine as the configuration describes it, on the store that all tools share.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use paceline::{Builder, Group, Lane, Paceline, SERVICE_KIND, StartError, StoreError};
+use paceline_apps::services::{ServiceWorker, Tasks};
+
+use crate::config::{Config, Surroundings};
+use crate::exit::Later;
+use crate::output::say;
+
+/// How long a short command waits for a store that somebody else has.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often it looks.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// What the engine is started for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum For {
+    /// Rosters are run.
+    Rosters,
+    /// Calls are made, but no roster is run.
+    Calls,
+    /// Nothing is started: somebody only looks or marks.
+    Looking,
+}
+
+/// The lanes, groups, settings and services of the configuration.
+fn builder(config: &Config, what: For) -> Builder {
+    let mut builder = Paceline::open(&config.store_path);
+    for lane in &config.lanes {
+        builder = builder.lane(Lane::with_limits(&lane.name, lane.limits.clone()));
+    }
+    for (name, limits) in &config.groups {
+        builder = builder.group(Group::with_limits(name, limits.clone()));
+    }
+    let tasks = Tasks::default();
+    tasks.set(config.services.iter().map(|it| (it.name.clone(), it.task.clone())).collect());
+    builder = builder.worker(SERVICE_KIND, ServiceWorker(tasks));
+    builder = config.services.iter().fold(builder, |builder, it| builder.service(it.service()));
+    if what != For::Calls {
+        builder = config.rosters.iter().fold(builder, |builder, it| builder.roster(it.roster()));
+    }
+    if what == For::Looking {
+        builder = builder.at_rest();
+    }
+    let settings = config.settings.clone();
+    builder
+        .settings(|own| *own = paceline::Settings { hash_seed: own.hash_seed, ..settings })
+        .keep_finished(config.keep_finished)
+        .cache_bytes(usize::try_from(config.cache_bytes).unwrap_or(usize::MAX))
+}
+
+/// Starts an engine. A store that somebody else has is waited for, for a while.
+pub(crate) async fn start(config: &Config, what: For) -> anyhow::Result<Paceline> {
+    if config.store_path == Surroundings::of_process().store_path()
+        && let Some(directory) = config.store_path.parent()
+    {
+        std::fs::create_dir_all(directory)
+            .with_context(|| format!("no directory `{}` for the store", directory.display()))?;
+    }
+    let mut waited = Duration::ZERO;
+    loop {
+        match builder(config, what).start() {
+            Err(StartError::Store(error @ StoreError::InUse { .. })) => {
+                if waited == Duration::ZERO {
+                    say(format_args!("{error}; waiting for it"));
+                }
+                if waited >= PATIENCE {
+                    return Err(Later(error.to_string()).into());
+                }
+            }
+            started => return Ok(started?),
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+        waited += LOOK_EVERY;
+    }
+}

@@ -1,0 +1,173 @@
+//! `paceline services run`: rosters in the foreground, or one service now.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use paceline::{Event, Following, JobId, JobState, NotSubmitted, Paceline, Report, ServiceStatus};
+use serde_json::json;
+use tokio::signal::unix::SignalKind;
+use tokio::sync::broadcast::error::RecvError;
+
+use super::Form;
+use super::status::{stamp, word};
+use crate::config::Config;
+use crate::engine::{For, start};
+use crate::exit::{Exit, Later};
+use crate::fetch::Usage;
+use crate::interrupt::Signals;
+use crate::output::{data, say};
+
+/// How long what runs may take to finish after Ctrl-C.
+const GRACE: Duration = Duration::from_secs(30);
+/// How long a run waits before its user is told why.
+const SILENCE: Duration = Duration::from_secs(1);
+
+fn signals() -> std::io::Result<Signals> {
+    Signals::new(&[SignalKind::interrupt(), SignalKind::terminate()])
+}
+
+/// Lets what runs finish; a second signal ends it at once, programs included.
+async fn stop(pace: &Paceline, mut signals: Signals) -> anyhow::Result<()> {
+    say("finishing what runs; once more ends it at once");
+    tokio::select! {
+        stopped = pace.stop(GRACE) => stopped?,
+        () = signals.next() => pace.stop(Duration::ZERO).await?,
+    }
+    Ok(())
+}
+
+/// Runs all rosters until somebody stops it.
+pub(super) async fn rosters(config: &Config, form: Form) -> anyhow::Result<Exit> {
+    if config.rosters.is_empty() {
+        let what = "no roster is configured: add `[rosters.NAME]` with a list of services";
+        return Err(Usage(what.to_string()).into());
+    }
+    for service in &config.services {
+        if !config.rosters.iter().any(|roster| roster.services.contains(&service.name)) {
+            let name = &service.name;
+            say(format_args!("`{name}` is on no roster: it runs only by `services run {name}`"));
+        }
+    }
+    let mut signals = signals()?;
+    let pace = start(config, For::Rosters).await?;
+    let (rosters, services) = (config.rosters.len(), config.services.len());
+    say(format_args!("rosters: {rosters}, services: {services}; Ctrl-C stops"));
+    let ended = tokio::select! {
+        () = signals.next() => None,
+        ended = pace.ended() => Some(ended),
+        told = tell(&pace, form) => return told.map(|()| Exit::Failed),
+    };
+    if let Some(ended) = ended {
+        return Err(ended.into());
+    }
+    stop(&pace, signals).await?;
+    say("stopped; the next start goes on with what is left");
+    Ok(Exit::Interrupted)
+}
+
+/// Tells of every run that begins or is over.
+async fn tell(pace: &Paceline, form: Form) -> anyhow::Result<()> {
+    let mut events = pace.events();
+    loop {
+        match events.recv().await {
+            Ok(Event::Started(call, _)) => {
+                if let Some(service) = running(pace, call.job).await? {
+                    let name = &service.record.name;
+                    line(form, name, "running", None, call.job)?;
+                }
+            }
+            Ok(Event::Finished(report)) => over(pace, &report, form).await?,
+            Ok(_) => {}
+            Err(RecvError::Lagged(missed)) => say(format_args!("{missed} events went by untold")),
+            Err(RecvError::Closed) => std::future::pending::<()>().await,
+        }
+    }
+}
+
+async fn running(pace: &Paceline, job: JobId) -> anyhow::Result<Option<ServiceStatus>> {
+    Ok(pace.services().await?.into_iter().find(|service| service.running == Some(job)))
+}
+
+async fn over(pace: &Paceline, report: &Report, form: Form) -> anyhow::Result<()> {
+    for service in pace.services().await? {
+        let last = service.record.last.filter(|last| last.job == report.job);
+        if let Some(last) = last {
+            let state = word(last.result.state);
+            line(form, &service.record.name, &state, last.result.why.as_deref(), last.job)?;
+        }
+    }
+    Ok(())
+}
+
+fn line(
+    form: Form,
+    service: &Arc<str>,
+    state: &str,
+    why: Option<&str>,
+    job: JobId,
+) -> anyhow::Result<()> {
+    let now = jiff::Timestamp::now();
+    let at = paceline::Time(now.as_microsecond().unsigned_abs());
+    match form {
+        Form::Table => {
+            let clock = now.to_zoned(jiff::tz::TimeZone::system()).strftime("%H:%M:%S").to_string();
+            let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+            data(&format!("{clock}  {service}  {state}{why}\n"))?;
+        }
+        Form::Json => {
+            let told = json!({
+                "at": stamp(at), "service": service, "state": state, "why": why, "job": job,
+            });
+            data(&format!("{told}\n"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Runs one service now, whatever its timing.
+pub(super) async fn one(config: &Config, name: &str, form: Form) -> anyhow::Result<Exit> {
+    let mut signals = signals()?;
+    let pace = start(config, For::Calls).await?;
+    let following = match pace.run_service(name).await {
+        Ok(following) => following,
+        Err(NotSubmitted::Full { .. }) => {
+            return Err(Later("the queue is full: try again later".to_string()).into());
+        }
+        Err(error) => return Err(error).with_context(|| format!("`{name}` was not run")),
+    };
+    let job = following.id();
+    let report = tokio::select! {
+        report = attended(&pace, following) => Some(report?),
+        () = signals.next() => None,
+    };
+    let Some(report) = report else {
+        stop(&pace, signals).await?;
+        say(format_args!("stopped; `{name}` goes on, as job {job}, at the next start"));
+        return Ok(Exit::Interrupted);
+    };
+    over(&pace, &report, form).await?;
+    // Runs that an earlier process left unfinished were taken up too.
+    pace.stop(GRACE).await?;
+    Ok(match report.state {
+        JobState::Done => Exit::Done,
+        JobState::Skipped => Exit::Deferred,
+        _ => Exit::Failed,
+    })
+}
+
+/// The report of a run; if it does not begin soon, its user is told why.
+async fn attended(pace: &Paceline, following: Following) -> anyhow::Result<Arc<Report>> {
+    let job = following.id();
+    let mut report = std::pin::pin!(following.report());
+    if let Ok(report) = tokio::time::timeout(SILENCE, &mut report).await {
+        return Ok(report?);
+    }
+    for (_, why) in pace.why(job).await? {
+        let until =
+            why.until.map(|until| format!(" for {} more", paceline::Span::from(pace.until(until))));
+        let until = until.unwrap_or_default();
+        say(format_args!("waits on the lane `{}`: {}{until}", why.lane, why.reason.name()));
+    }
+    Ok(report.await?)
+}

@@ -1,10 +1,13 @@
 //! The one HTTP client: it never sends a request that nobody asked for.
 
+mod body;
 mod client;
 mod connect;
 mod connection;
 mod error;
 mod origin;
+mod reach;
+mod refusal;
 
 pub mod announced;
 pub mod cookies;
@@ -16,10 +19,13 @@ pub mod robots;
 use data_encoding::BASE64;
 use hyper::header::HeaderValue;
 
+pub use body::Upload;
 pub use client::{Client, Patience};
 pub use connection::{Connection, Exchange};
 pub use error::HttpError;
 pub use origin::{Origin, Scheme};
+pub use reach::{Reach, is_public};
+pub use refusal::{Refusal, is_transient, refusal};
 
 /// A login as HTTP sends it (RFC 7617), marked as sensitive.
 pub(crate) fn basic(name: &[u8], password: &[u8]) -> HeaderValue {

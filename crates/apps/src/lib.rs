@@ -1,5 +1,6 @@
 //! The tools of Paceline, one folder each, and the one HTTP client that they share.
 
+pub mod call;
 pub mod fetch;
 pub mod http;
 pub mod services;

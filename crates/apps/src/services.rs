@@ -1,4 +1,4 @@
-//! Services: programs that come again, run by rosters, each in a process group of its own.
+//! Services: programs and requests that come again, run by rosters.
 //!
 //! When they run and in what order is decided by the rules in `core`; here is what a run does.
 
@@ -9,15 +9,20 @@ mod worker;
 
 use serde::{Deserialize, Serialize};
 
+use crate::call::Ask;
+
 pub use program::Program;
 pub use tail::LONGEST_TAIL;
-pub use worker::{ServiceWorker, Task, Tasks};
+pub use worker::{Act, ServiceWorker, Task, Tasks};
 
 /// What the job of a run carries.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Payload {
     /// Which service.
     pub service: String,
+    /// What to ask instead of its own question, after a redirect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ask: Option<Ask>,
 }
 
 /// The note that holds the process group of a service's last run.

@@ -10,12 +10,16 @@ mod services;
 mod settings;
 mod size;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use paceline_apps::call::Place;
+use paceline_apps::services::Act;
 use paceline_core::{GroupLimits, Limits, Settings, Span};
+use url::Url;
 
 use document::{Notes, Section};
 
@@ -29,7 +33,7 @@ pub use size::{Size, SizeError};
 const LARGEST_FILE: u64 = 1 << 20;
 
 /// Everything that can be configured.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The file it came from, if there was one.
     pub file: Option<PathBuf>,
@@ -136,11 +140,34 @@ impl Config {
         if let Some(directory) = file.parent() {
             config.store_path = directory.join(&config.store_path);
             for service in &mut config.services {
-                service.task.program.directory = working_directory(directory);
+                if let Act::Run(program) = &mut service.task.act {
+                    program.directory = working_directory(directory);
+                }
             }
         }
         config.file = Some(file.to_path_buf());
         Ok(config)
+    }
+
+    /// Where the services of lanes are; the address of a service that names no lane is its own.
+    pub fn places(&self) -> BTreeMap<String, Place> {
+        let place = |url: &str| Place { url: Url::parse(url).ok(), ..Place::default() };
+        let mut places = BTreeMap::new();
+        for lane in &self.lanes {
+            let here = lane.url.as_deref().map(place).unwrap_or_default();
+            places.insert(lane.name.clone(), here);
+        }
+        for service in self.services.iter().filter(|service| service.lane.is_none()) {
+            if let Act::Ask(ask) = &service.task.act
+                && let Some(mut here) = ask.url.as_deref().map(place)
+            {
+                if let Some(url) = &mut here.url {
+                    url.set_path("");
+                }
+                places.insert(paceline::own_lane(&service.name), here);
+            }
+        }
+        places
     }
 
     fn read(&mut self, root: &Section<'_>, notes: &mut Notes<'_>) {

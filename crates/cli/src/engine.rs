@@ -1,9 +1,12 @@
 //! The engine as the configuration describes it, on the store that all tools share.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use paceline::{Builder, Group, Lane, Paceline, SERVICE_KIND, StartError, StoreError};
+use paceline_apps::call::{HttpWorker, Places};
+use paceline_apps::http::proxy::Proxies;
 use paceline_apps::services::{ServiceWorker, Tasks};
 
 use crate::config::{Config, Surroundings};
@@ -27,7 +30,7 @@ pub(crate) enum For {
 }
 
 /// The lanes, groups, settings and services of the configuration.
-fn builder(config: &Config, what: For) -> Builder {
+fn builder(config: &Config, what: For) -> anyhow::Result<Builder> {
     let mut builder = Paceline::open(&config.store_path);
     for lane in &config.lanes {
         builder = builder.lane(Lane::with_limits(&lane.name, lane.limits.clone()));
@@ -35,9 +38,12 @@ fn builder(config: &Config, what: For) -> Builder {
     for (name, limits) in &config.groups {
         builder = builder.group(Group::with_limits(name, limits.clone()));
     }
-    let tasks = Tasks::default();
+    let (tasks, places) = (Tasks::default(), Places::default());
     tasks.set(config.services.iter().map(|it| (it.name.clone(), it.task.clone())).collect());
-    builder = builder.worker(SERVICE_KIND, ServiceWorker(tasks));
+    places.set(config.places());
+    let http =
+        Arc::new(HttpWorker::new(places, &Proxies::from_env(|name| std::env::var(name).ok())?));
+    builder = builder.worker(SERVICE_KIND, ServiceWorker::new(tasks, http));
     builder = config.services.iter().fold(builder, |builder, it| builder.service(it.service()));
     if what != For::Calls {
         builder = config.rosters.iter().fold(builder, |builder, it| builder.roster(it.roster()));
@@ -46,10 +52,10 @@ fn builder(config: &Config, what: For) -> Builder {
         builder = builder.at_rest();
     }
     let settings = config.settings.clone();
-    builder
+    Ok(builder
         .settings(|own| *own = paceline::Settings { hash_seed: own.hash_seed, ..settings })
         .keep_finished(config.keep_finished)
-        .cache_bytes(usize::try_from(config.cache_bytes).unwrap_or(usize::MAX))
+        .cache_bytes(usize::try_from(config.cache_bytes).unwrap_or(usize::MAX)))
 }
 
 /// Starts an engine. A store that somebody else has is waited for, for a while.
@@ -62,7 +68,7 @@ pub(crate) async fn start(config: &Config, what: For) -> anyhow::Result<Paceline
     }
     let mut waited = Duration::ZERO;
     loop {
-        match builder(config, what).start() {
+        match builder(config, what)?.start() {
             Err(StartError::Store(error @ StoreError::InUse { .. })) => {
                 if waited == Duration::ZERO {
                     say(format_args!("{error}; waiting for it"));

@@ -386,3 +386,26 @@ fn two_signals_end_a_program_with_all_of_its_group() {
     assert_eq!(rosters.child.wait().expect("it ends").code(), Some(130));
     assert!(!runs(&mark), "the whole group is gone");
 }
+
+#[test]
+fn a_service_may_be_a_request_at_the_pace_of_its_lane() {
+    let mock = tokio::runtime::Runtime::new().expect("a runtime");
+    let service = mock.block_on(paceline_mock::Mock::start(paceline_mock::Behaviour::default()));
+    let service = service.expect("a port");
+    let address = service.addr();
+    let home = Home::new(&format!(
+        "[lanes.shop]\nurl = 'http://{address}'\nevery = '1h'\n\
+         [services.own]\nget = 'http://{address}/own'\n\
+         [services.shared]\npost = '/shared'\nlane = 'shop'\n\
+         [services.gone]\nget = 'http://127.0.0.1:9/'\n\
+         [rosters.all]\ncheck = '30s'\nservices = ['own', 'shared', 'gone']\n",
+    ));
+    let rosters = home.start();
+    rosters.until("gone", "failed");
+    drop(rosters);
+    let status = home.status();
+    let results = status["rosters"][0]["results"].as_array().expect("results").clone();
+    let results: Vec<&str> = results.iter().filter_map(|it| it["result"].as_str()).collect();
+    assert_eq!(results, ["done", "done", "failed"], "{status}");
+    assert_eq!(service.summary().calls, 2);
+}

@@ -172,7 +172,7 @@ impl Builder {
         let services = std::mem::take(&mut self.services);
         let (services, rosters) = service::build(services, std::mem::take(&mut self.rosters))?;
         if self.workers.contains_key(SERVICE_KIND) {
-            lanes.push((service::OWN_LANES.into(), service::own_lane()));
+            lanes.push((service::OWN_LANES.into(), service::own_limits()));
         } else if !services.is_empty() {
             return Err(StartError::NobodyServes);
         }

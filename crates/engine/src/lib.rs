@@ -42,7 +42,7 @@ pub use job::{Job, JobError};
 pub use lane::{Group, Lane, LaneError};
 pub use paceline::{ChangeError, Paceline};
 pub use run::DEFAULT_TIMEOUT;
-pub use service::{Roster, SHORTEST_CHECK, Service, ServiceError};
+pub use service::{Roster, SHORTEST_CHECK, Service, ServiceError, own_lane};
 pub use span::{IntoRate, IntoSpan};
 pub use turn::{JobView, RetryError};
 pub use worker::{Call, Failed, Hold, Late, Outcome, Work, Worker};

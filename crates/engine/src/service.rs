@@ -70,7 +70,7 @@ impl Service {
         let terms = ServiceTerms {
             name: name.into(),
             when: When::EveryCheck,
-            lane: OWN_LANES.replace('*', name).into(),
+            lane: own_lane(name).into(),
             attempts: NonZeroU16::MIN,
             payload,
         };
@@ -149,8 +149,13 @@ impl Roster {
     }
 }
 
+/// The lane of a service that names none.
+pub fn own_lane(service: &str) -> String {
+    OWN_LANES.replace('*', service)
+}
+
 /// The limits of a lane that only paces one service: its failures are its own.
-pub(crate) fn own_lane() -> Limits {
+pub(crate) fn own_limits() -> Limits {
     Limits { fail_after: NonZeroU32::MAX, ..Limits::default() }
 }
 

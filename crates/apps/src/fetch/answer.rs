@@ -1,46 +1,8 @@
-//! What an answer without a file means: try again, wait, or leave it.
+//! What an answer's headers say about the bytes that it holds.
 
-use std::time::Duration;
-
-use hyper::StatusCode;
 use hyper::header::{CONTENT_RANGE, ETAG, HeaderMap, LAST_MODIFIED};
-use paceline::Failure;
 
 use super::task::Version;
-
-/// What an answer without a file comes to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
-    /// Too fast for the server; with the time it wants to be left alone, if it said so.
-    Throttled(Option<Duration>),
-    /// In vain; with the time it wants to be left alone, if it said so.
-    Failed(Failure, Option<Duration>),
-}
-
-/// What a status that brings no file comes to.
-pub(super) fn refusal(status: StatusCode, retry_after: Option<Duration>) -> Refusal {
-    // A server that says "at once" has not said how long: it gets the time that we think right.
-    let retry_after = retry_after.filter(|wait| !wait.is_zero());
-    let unavailable = status == StatusCode::SERVICE_UNAVAILABLE && retry_after.is_some();
-    if unavailable || status == StatusCode::TOO_MANY_REQUESTS {
-        return Refusal::Throttled(retry_after);
-    }
-    let class = format!("status_{}", status.as_u16());
-    let reason = status.canonical_reason().unwrap_or("a status without a name");
-    let failure =
-        if is_transient(status) { Failure::transient(&class) } else { Failure::permanent(&class) };
-    let failure = failure.because(&format!("{} {reason}", status.as_u16()));
-    Refusal::Failed(failure, retry_after.filter(|_| is_transient(status)))
-}
-
-/// Whether asking again later may bring another answer.
-pub(super) fn is_transient(status: StatusCode) -> bool {
-    match status.as_u16() {
-        408 | 425 | 429 => true,
-        501 | 505 => false,
-        code => (500..600).contains(&code),
-    }
-}
 
 /// The bytes that a partial answer holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,29 +55,6 @@ impl Version {
 mod tests {
     use super::*;
     use hyper::header::HeaderValue;
-
-    #[test]
-    fn r1_only_what_may_pass_is_transient() {
-        for code in [408, 425, 429, 500, 502, 503, 504, 507, 520, 599] {
-            assert!(is_transient(StatusCode::from_u16(code).expect("a status")), "{code}");
-        }
-        for code in [400, 401, 403, 404, 410, 416, 418, 451, 501, 505] {
-            assert!(!is_transient(StatusCode::from_u16(code).expect("a status")), "{code}");
-        }
-    }
-
-    #[test]
-    fn l6_too_many_requests_throttle_and_so_does_a_service_that_says_until_when() {
-        let second = Some(Duration::from_secs(1));
-        let of = |code, wait| refusal(StatusCode::from_u16(code).expect("a status"), wait);
-        assert_eq!(of(429, None), Refusal::Throttled(None));
-        assert_eq!(of(429, second), Refusal::Throttled(second));
-        assert_eq!(of(503, second), Refusal::Throttled(second));
-        assert_eq!(of(429, Some(Duration::ZERO)), Refusal::Throttled(None));
-        assert!(matches!(of(503, None), Refusal::Failed(failure, None) if failure.retryable));
-        assert!(matches!(of(500, second), Refusal::Failed(failure, Some(_)) if failure.retryable));
-        assert!(matches!(of(404, second), Refusal::Failed(failure, None) if !failure.retryable));
-    }
 
     #[track_caller]
     fn check(text: &str, expected: Option<(u64, u64, Option<u64>)>) {

@@ -6,11 +6,10 @@ use paceline::{Announced, Failed, Failure, Late, Outcome, Work};
 use rustix::io::Errno;
 use url::Url;
 
-use super::answer::Refusal;
 use super::save::SaveError;
 use super::segments;
 use super::task::{Saved, Task};
-use crate::http::{HttpError, Origin};
+use crate::http::{HttpError, Origin, Refusal};
 
 /// What one attempt came to.
 pub(super) enum Came {

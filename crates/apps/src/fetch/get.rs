@@ -6,15 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::Empty;
 use hyper::header::LOCATION;
 use hyper::{Request, StatusCode};
 use paceline::{Announced, Call, Failed, Failure, JobId, Paceline, Work, Worker};
 use tokio::sync::Notify;
 use url::Url;
 
-use super::answer::{Refusal, is_empty, refusal};
+use super::answer::is_empty;
 use super::body::{Receiving, Whole};
 use super::came::{Came, announcing, permanent, transient};
 use super::checksum::Checksum;
@@ -29,7 +27,7 @@ use super::save::Saver;
 use super::segments::{self, Splitting};
 use super::task::{How, Named, Saved, Task, Version, is_redirect, shown};
 use crate::http::announced::{announced, retry_after};
-use crate::http::{Client, Exchange};
+use crate::http::{Client, Exchange, Refusal, Upload, refusal};
 
 /// What all attempts share.
 pub(super) struct Get {
@@ -266,7 +264,7 @@ impl<'a> Attempt<'a> {
     pub(super) async fn send(
         &self,
         url: &Url,
-        request: Option<Request<Empty<Bytes>>>,
+        request: Option<Request<Upload>>,
     ) -> Result<Exchange, Came> {
         let request =
             request.ok_or_else(|| permanent("address", "HTTP has no way to say this address"))?;

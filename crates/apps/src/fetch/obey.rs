@@ -5,12 +5,12 @@ use hyper::header::LOCATION;
 use paceline::Announced;
 use url::Url;
 
-use super::answer::refusal;
 use super::came::{Came, permanent, transient};
 use super::get::Attempt;
 use super::rules::{LONGEST_WAIT, Look, Rules};
 use super::task::{Detour, Task, is_redirect, led_to};
 use crate::http::announced::retry_after;
+use crate::http::refusal;
 use crate::http::robots::{LARGEST_FILE, Robots};
 
 /// The name by which robots.txt calls this program.

@@ -2,8 +2,6 @@
 
 use std::time::SystemTime;
 
-use bytes::Bytes;
-use http_body_util::Empty;
 use hyper::header::{
     ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, AUTHORIZATION, COOKIE, HOST, HeaderMap, HeaderName,
     HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, PROXY_AUTHORIZATION, RANGE, REFERER,
@@ -15,7 +13,7 @@ use url::Url;
 use super::task::{Task, Version};
 use crate::http::cookies::Jar;
 use crate::http::netrc::{Login, Netrc};
-use crate::http::{Client, Origin};
+use crate::http::{Client, Origin, Upload};
 
 /// What every request says.
 #[derive(Debug)]
@@ -71,7 +69,7 @@ impl Manners {
         span: &Span,
         coding: Coding,
         now: SystemTime,
-    ) -> Option<Request<Empty<Bytes>>> {
+    ) -> Option<Request<Upload>> {
         let mut request = self.plain(client, (task, call), url, now)?;
         let headers = request.headers_mut();
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(coding.accepted()));
@@ -99,9 +97,9 @@ impl Manners {
         (task, call): (&Task, u16),
         url: &Url,
         now: SystemTime,
-    ) -> Option<Request<Empty<Bytes>>> {
+    ) -> Option<Request<Upload>> {
         let origin = Origin::of(url).expect("only http and https come here");
-        let mut request = Request::new(Empty::new());
+        let mut request = Request::new(Upload::Nothing);
         *request.method_mut() = Method::GET;
         *request.uri_mut() = target(url, client)?;
         let meant = task.meant(call);
@@ -181,7 +179,7 @@ fn insert(headers: &mut HeaderMap, name: HeaderName, value: &str) {
 }
 
 /// The request as it goes over the wire, for the archive: without what may be a secret.
-pub(super) fn head(request: &Request<Empty<Bytes>>) -> Vec<u8> {
+pub(super) fn head(request: &Request<Upload>) -> Vec<u8> {
     let mut head = format!("GET {} HTTP/1.1\r\n", request.uri()).into_bytes();
     for (name, value) in request.headers().iter().filter(|(_, value)| !value.is_sensitive()) {
         head.extend_from_slice(name.as_str().as_bytes());

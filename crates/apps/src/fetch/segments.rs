@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
-use super::answer::{content_range, refusal, version};
+use super::answer::{content_range, version};
 use super::body::{Receiving, Whole};
 use super::came::{Came, announcing, permanent, transient};
 use super::checksum::Checksum;
@@ -26,7 +26,7 @@ use super::part::{Note, Part, Split, boot_id};
 use super::request::Span;
 use super::task::{Saved, Task, Version, is_redirect};
 use crate::http::announced::retry_after;
-use crate::http::{Exchange, HttpError, Origin};
+use crate::http::{Exchange, HttpError, Origin, refusal};
 
 /// The kind of jobs that fetch pieces.
 pub(super) const KIND: &str = "segment";

@@ -9,11 +9,13 @@ use hyper::Request;
 use hyper::header::HeaderValue;
 use url::Url;
 
+use super::body::Upload;
 use super::connect::{Tls, connect};
-use super::connection::{Connection, Exchange, NoBody};
+use super::connection::{Connection, Exchange};
 use super::error::HttpError;
 use super::origin::Origin;
 use super::proxy::Proxies;
+use super::reach::Reach;
 
 /// Idle connections that are kept in all; beyond it the one that idles longest is closed.
 const MOST_IDLE: usize = 256;
@@ -48,6 +50,7 @@ impl Default for Patience {
 pub struct Client {
     patience: Patience,
     proxies: Proxies,
+    reach: Reach,
     tls: Tls,
     idle: Mutex<Idle>,
 }
@@ -64,7 +67,15 @@ struct Idle {
 impl Client {
     /// A client that goes through these proxies.
     pub fn new(patience: Patience, proxies: Proxies) -> Client {
-        Client { patience, proxies, tls: Tls::default(), idle: Mutex::default() }
+        let (reach, tls) = (Reach::Everywhere, Tls::default());
+        Client { patience, proxies, reach, tls, idle: Mutex::default() }
+    }
+
+    /// The same client, which connects to no other addresses than these.
+    #[must_use]
+    pub fn within(mut self, reach: Reach) -> Client {
+        self.reach = reach;
+        self
     }
 
     /// A connection to the server of `url`: one that idles, else a new one.
@@ -83,7 +94,7 @@ impl Client {
         }
         let proxy = self.proxies.of(url)?;
         let open = async {
-            let connected = connect(&origin, proxy, &self.tls).await?;
+            let connected = connect(&origin, proxy, &self.tls, self.reach).await?;
             Connection::open(connected).await
         };
         let connection = within(self.patience.connect, "connecting", open).await?;
@@ -109,7 +120,7 @@ impl Client {
         &self,
         url: &Url,
         connection: Connection,
-        request: Request<NoBody>,
+        request: Request<Upload>,
     ) -> Result<Exchange, HttpError> {
         let send = connection.send(request);
         let sent = within(self.patience.first_byte, "waiting for an answer", send).await;

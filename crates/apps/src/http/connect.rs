@@ -17,6 +17,7 @@ use tokio_rustls::TlsConnector;
 use super::error::HttpError;
 use super::origin::{Origin, Scheme};
 use super::proxy::Proxy;
+use super::reach::Reach;
 
 /// How long an address is tried alone before the next one is tried beside it (RFC 8305).
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
@@ -105,10 +106,17 @@ pub(super) async fn connect(
     origin: &Origin,
     proxy: Option<&Proxy>,
     tls: &Tls,
+    reach: Reach,
 ) -> Result<Connected, HttpError> {
     let stream = match proxy {
-        None => dial(origin.bare_host(), origin.port).await?,
-        Some(proxy) => dial(proxy.host(), proxy.port()).await?,
+        None => dial(origin.bare_host(), origin.port, reach).await?,
+        Some(proxy) => {
+            // What a name is to the proxy, only the proxy knows.
+            if reach == Reach::Public && names_this_network(origin.bare_host()) {
+                return Err(HttpError::Private(origin.host.clone()));
+            }
+            dial(proxy.host(), proxy.port(), Reach::Everywhere).await?
+        }
     };
     let peer = stream.peer_addr().ok().filter(|_| proxy.is_none());
     match (origin.scheme, proxy) {
@@ -124,10 +132,17 @@ pub(super) async fn connect(
 }
 
 /// The first of a host's addresses that answers.
-async fn dial(host: &str, port: u16) -> Result<TcpStream, HttpError> {
+async fn dial(host: &str, port: u16, reach: Reach) -> Result<TcpStream, HttpError> {
     let found = tokio::net::lookup_host((host, port)).await;
     let found = found.map_err(|error| HttpError::Resolve(host.to_string(), error))?;
-    let mut addresses = found.take(MOST_ADDRESSES);
+    let mut found = found.peekable();
+    let any = found.peek().is_some();
+    let allowed: Vec<SocketAddr> =
+        found.filter(|address| reach.allows(address.ip())).take(MOST_ADDRESSES).collect();
+    if any && allowed.is_empty() {
+        return Err(HttpError::Private(host.to_string()));
+    }
+    let mut addresses = allowed.into_iter();
     let mut racing = FuturesUnordered::new();
     let mut failed = None;
     loop {
@@ -148,6 +163,14 @@ async fn dial(host: &str, port: u16) -> Result<TcpStream, HttpError> {
             Ok(Some(Err(error))) => failed = Some(error),
             Ok(None) | Err(_) => {}
         }
+    }
+}
+
+/// Whether a host is plainly of this machine or this network.
+fn names_this_network(host: &str) -> bool {
+    match host.parse() {
+        Ok(address) => !Reach::Public.allows(address),
+        Err(_) => host == "localhost" || host.ends_with(".localhost"),
     }
 }
 

@@ -13,7 +13,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::Empty;
 use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::{http1, http2};
 use hyper::header::HOST;
@@ -21,6 +20,7 @@ use hyper::{HeaderMap, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::time::Instant;
 
+use super::body::Upload;
 use super::connect::{Connected, Protocol, Stream};
 use super::error::HttpError;
 
@@ -36,10 +36,7 @@ const NEW_FOR: Duration = Duration::from_secs(2);
 const PING_EVERY: Duration = Duration::from_secs(10);
 const PING_WITHIN: Duration = Duration::from_secs(10);
 
-/// Requests of this client have no body.
-pub(super) type NoBody = Empty<Bytes>;
-
-type Driver = Pin<Box<http1::Connection<TokioIo<Stream>, NoBody>>>;
+type Driver = Pin<Box<http1::Connection<TokioIo<Stream>, Upload>>>;
 
 /// A connection that is ready for a request.
 pub struct Connection {
@@ -52,8 +49,8 @@ pub struct Connection {
 }
 
 enum Sender {
-    Http1 { sender: http1::SendRequest<NoBody>, driver: Driver },
-    Http2(http2::SendRequest<NoBody>),
+    Http1 { sender: http1::SendRequest<Upload>, driver: Driver },
+    Http2(http2::SendRequest<Upload>),
 }
 
 impl Connection {
@@ -125,7 +122,7 @@ impl Connection {
     }
 
     /// Sends a request; the answer's head is there when this returns.
-    pub async fn send(mut self, request: Request<NoBody>) -> Result<Exchange, HttpError> {
+    pub async fn send(mut self, request: Request<Upload>) -> Result<Exchange, HttpError> {
         let was_used = self.is_used.swap(true, Ordering::Relaxed);
         let response = match &mut self.sender {
             Sender::Http1 { sender, driver } => {
@@ -161,7 +158,7 @@ impl Connection {
 }
 
 /// HTTP/2 has the host in the address and not in a header.
-fn whole_address(mut request: Request<NoBody>) -> Result<Request<NoBody>, HttpError> {
+fn whole_address(mut request: Request<Upload>) -> Result<Request<Upload>, HttpError> {
     let host = request.headers_mut().remove(HOST);
     let host = host.as_ref().and_then(|host| host.to_str().ok()).unwrap_or_default();
     let address = format!("https://{host}{}", request.uri());

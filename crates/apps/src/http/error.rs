@@ -12,6 +12,9 @@ pub enum HttpError {
     /// The name leads nowhere.
     #[error("no address for `{0}`: {1}")]
     Resolve(String, io::Error),
+    /// The name leads to an address that may not be asked.
+    #[error("`{0}` is in a private network, and no lane's `url` says that it may be asked")]
+    Private(String),
     /// Nobody listens, or the line broke before there was one.
     #[error("cannot connect: {0}")]
     Connect(io::Error),
@@ -49,6 +52,7 @@ impl HttpError {
     pub fn class(&self) -> &'static str {
         match self {
             HttpError::Resolve(..) => "resolve",
+            HttpError::Private(_) => "private",
             HttpError::Connect(_) => "connect",
             HttpError::Tls(_) => "tls",
             HttpError::Proxy(_) | HttpError::ProxyLogin | HttpError::NoProxy(_) => "proxy",
@@ -69,7 +73,8 @@ impl HttpError {
             | HttpError::Timeout(..)
             | HttpError::Broken(_)
             | HttpError::Short(_) => true,
-            HttpError::Tls(_)
+            HttpError::Private(_)
+            | HttpError::Tls(_)
             | HttpError::ProxyLogin
             | HttpError::NoProxy(_)
             | HttpError::Headers

@@ -6,10 +6,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use paceline::{Call, Failed, Failure, Outcome, Work, Worker};
+use serde_json::value::to_raw_value;
 
 use super::program::{Program, Running, verdict};
 use super::tail::Tail;
 use super::{Payload, child_note, output_note};
+use crate::call::{Ask, HttpWorker};
 
 /// Output is stored at most this often while the program runs.
 const SAVE_EVERY: Duration = Duration::from_secs(2);
@@ -19,12 +21,21 @@ const LEFT_OVER_GRACE: Duration = Duration::from_secs(1);
 const BEYOND: Duration = Duration::from_secs(90);
 
 /// What a service does.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Task {
-    /// The program that it runs.
-    pub program: Program,
+    /// What a run is.
+    pub act: Act,
     /// How long it may take.
     pub timeout: Duration,
+}
+
+/// What a run is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Act {
+    /// A program.
+    Run(Program),
+    /// A request.
+    Ask(Box<Ask>),
 }
 
 /// Services by name, as they are now: a reload changes them under a running engine.
@@ -43,23 +54,52 @@ impl Tasks {
 }
 
 /// Runs services.
-#[derive(Clone, Debug)]
-pub struct ServiceWorker(pub Tasks);
+pub struct ServiceWorker {
+    tasks: Tasks,
+    http: Arc<HttpWorker>,
+}
+
+impl ServiceWorker {
+    /// A worker for these services; those that are requests are made by `http`.
+    pub fn new(tasks: Tasks, http: Arc<HttpWorker>) -> ServiceWorker {
+        ServiceWorker { tasks, http }
+    }
+}
 
 impl Worker for ServiceWorker {
     async fn run(&self, call: Call) -> Work {
-        let Payload { service } = call.payload()?;
-        let Some(task) = self.0.get(&service) else {
+        let Payload { service, ask } = call.payload()?;
+        let Some(task) = self.tasks.get(&service) else {
             let message = format!("no service named `{service}` is configured here");
             return Outcome::failed(Failure::permanent("service").because(&message));
         };
-        end_leftover(&call, &service).await?;
-        run_program(&call, &service, &task).await
+        match task.act {
+            Act::Run(program) => {
+                end_leftover(&call, &service).await?;
+                run_program(&call, &service, &program, task.timeout).await
+            }
+            Act::Ask(first) => {
+                // A redirect brings the question along.
+                let ask = ask.unwrap_or(*first);
+                let carry = |next: &Ask| {
+                    to_raw_value(&Payload { service: service.clone(), ask: Some(next.clone()) })
+                };
+                self.http.ask(&call, &ask, &carry).await
+            }
+        }
+    }
+
+    fn sends_itself(&self) -> bool {
+        true
     }
 
     fn timeout(&self, payload: &[u8], _lane: &str) -> Option<Duration> {
-        let Payload { service } = serde_json::from_slice(payload).ok()?;
-        Some(self.0.get(&service)?.timeout + BEYOND)
+        let Payload { service, .. } = serde_json::from_slice(payload).ok()?;
+        let task = self.tasks.get(&service)?;
+        Some(match task.act {
+            Act::Run(_) => task.timeout + BEYOND,
+            Act::Ask(_) => task.timeout,
+        })
     }
 }
 
@@ -74,20 +114,22 @@ async fn end_leftover(call: &Call, service: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-async fn run_program(call: &Call, service: &str, task: &Task) -> Work {
-    let mut running = task.program.start(service, call.hold()).map_err(Failed::of)?;
+async fn run_program(call: &Call, service: &str, program: &Program, timeout: Duration) -> Work {
+    let mut running = program.start(service, call.hold()).map_err(Failed::of)?;
     let group = serde_json::to_vec(&running.group).expect("numbers are JSON");
     // The promise before the call: whoever comes after a crash knows what to end.
     call.keep(&child_note(service), Some(&group)).await?;
     let mut heard = Tail::default();
+    // Behind the gate nothing was done yet: past its time, the reservation is given back (L4).
+    call.sending()?;
     running.go().await?;
     let attended = attend(call, service, &mut running, &mut heard);
-    let attended = tokio::time::timeout(task.timeout, attended).await;
+    let attended = tokio::time::timeout(timeout, attended).await;
     running.end().await;
     call.keep(&output_note(service), Some(heard.bytes())).await?;
     call.keep(&child_note(service), None).await?;
     let Ok(status) = attended else {
-        let message = format!("not over in {}", paceline::Span::from(task.timeout));
+        let message = format!("not over in {}", paceline::Span::from(timeout));
         return Outcome::failed(Failure::transient("timeout").because(&message));
     };
     match verdict(status?, &heard) {

@@ -216,9 +216,13 @@ pub(super) const SECTIONS: &[Reference] = &[
     Reference {
         section: "services",
         example: Some("by_cron"),
-        says: "The same by the clock, in place of `every`.",
+        says: "The same with a request in place of a program, and by the clock in place of `every`.",
         keys: &[
-            example("run", r#"["true"]"#, "As above."),
+            example(
+                "get",
+                r#""https://example.org/feed""#,
+                "An address, or a path below the url of its lane. A redirect to another server needs a lane of that server.",
+            ),
             example(
                 "cron",
                 r#""0 3 * * mon-fri""#,
@@ -230,6 +234,12 @@ pub(super) const SECTIONS: &[Reference] = &[
                 "The time zone of `cron`. Without it: that of the system.",
             ),
         ],
+    },
+    Reference {
+        section: "services",
+        example: Some("hook"),
+        says: "And one that is told something.",
+        keys: &[example("post", r#""https://example.org/hook""#, "As `get`, with POST.")],
     },
     Reference {
         section: "rosters",

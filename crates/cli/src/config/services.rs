@@ -4,8 +4,11 @@ use std::path::PathBuf;
 
 use jiff::tz::TimeZone;
 use paceline::{Roster, Service};
-use paceline_apps::services::{Payload, Program, Task};
+use paceline_apps::call::Ask;
+use paceline_apps::http::Origin;
+use paceline_apps::services::{Act, Payload, Program, Task};
 use paceline_core::{Cron, MOST_SERVICES, Span, check_name};
+use url::Url;
 
 use super::Config;
 use super::document::{Notes, Section, shown};
@@ -19,7 +22,7 @@ const MOST_RETRIES: u32 = 1_000;
 const COMMAND: &str = "a list of texts: a program and its arguments";
 
 /// One service.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ServiceConfig {
     /// Its name.
     pub name: String,
@@ -58,7 +61,7 @@ pub struct RosterConfig {
 impl ServiceConfig {
     /// As the engine is told.
     pub fn service(&self) -> Service {
-        let service = Service::new(&self.name, &Payload { service: self.name.clone() });
+        let service = Service::new(&self.name, &Payload { service: self.name.clone(), ask: None });
         let service = match &self.when {
             WhenConfig::EveryCheck => service,
             WhenConfig::Every(interval) => service.every(*interval),
@@ -112,30 +115,68 @@ fn read_service(
     notes: &mut Notes<'_>,
 ) -> Option<ServiceConfig> {
     section.check_keys("services", notes);
-    if section.value("run").is_none() {
-        notes.note(
-            at,
-            format!("`{}` says nothing to run: add `run = [\"program\"]`", section.path()),
-        );
-    }
-    let run = read_texts(section, "run", COMMAND, notes);
-    if section.value("run").is_some() && run.as_ref().is_some_and(Vec::is_empty) {
-        let what = format!("`{}` is empty: name a program", section.path_of("run"));
-        notes.note(section.place("run"), what);
-    }
+    let act = read_act(at, section, notes);
     let timeout = above_zero(section, "timeout", "nothing could be done in it", notes);
     let retries = section.whole("retries", 0..=MOST_RETRIES, notes).unwrap_or(0);
     let when = read_when(section, notes);
     let lane = read_lane(section, config, notes);
-    // Relative to the file; where that is, is known when all of it was read.
-    let program = Program { run: run?, directory: PathBuf::new() };
     Some(ServiceConfig {
         name: name.to_string(),
         when,
         lane,
         retries: u16::try_from(retries).unwrap_or(u16::MAX),
-        task: Task { program, timeout: timeout.unwrap_or(Span::hours(1)).into() },
+        task: Task { act: act?, timeout: timeout.unwrap_or(Span::hours(1)).into() },
     })
+}
+
+/// What a run is: a program or a request, and not both.
+fn read_act(at: usize, section: &Section<'_>, notes: &mut Notes<'_>) -> Option<Act> {
+    let said: Vec<&str> =
+        ["run", "get", "post"].into_iter().filter(|key| section.value(key).is_some()).collect();
+    let path = section.path();
+    match said[..] {
+        [] => {
+            let what = format!(
+                "`{path}` says nothing to do: add `run = [\"program\"]` or `get = \"https://...\"`"
+            );
+            notes.note(at, what);
+            None
+        }
+        ["run"] => {
+            let run = read_texts(section, "run", COMMAND, notes)?;
+            if run.is_empty() {
+                let what = format!("`{}` is empty: name a program", section.path_of("run"));
+                notes.note(section.place("run"), what);
+            }
+            // Relative to the file; where that is, is known when all of it was read.
+            Some(Act::Run(Program { run, directory: PathBuf::new() }))
+        }
+        [key] => read_ask(key, section, notes).map(|ask| Act::Ask(Box::new(ask))),
+        [_, second, ..] => {
+            let what = format!("`{path}` has {}: keep one of them", said.join(" and "));
+            notes.note(section.place(second), what);
+            None
+        }
+    }
+}
+
+/// `get` and `post`: an address, or a path below the url of the lane.
+fn read_ask(key: &'static str, section: &Section<'_>, notes: &mut Notes<'_>) -> Option<Ask> {
+    const WHAT: &str = "an http or https address, or a path on a lane that has a url";
+    let text = section.text(key, WHAT, notes)?;
+    let method = Some(key.to_ascii_uppercase());
+    if text.starts_with('/') && section.value("lane").is_some() {
+        return Some(Ask { method, path: Some(text.to_string()), ..Ask::default() });
+    }
+    let url = Url::parse(text).ok().filter(|url| {
+        let plain = url.username().is_empty() && url.password().is_none();
+        plain && Origin::of(url).is_some()
+    });
+    if url.is_none() {
+        let what = format!("`{}` must be {WHAT}, without a login", section.path_of(key));
+        notes.note(section.place(key), what);
+    }
+    Some(Ask { method, url: Some(url?.to_string()), ..Ask::default() })
 }
 
 fn read_when(section: &Section<'_>, notes: &mut Notes<'_>) -> WhenConfig {

@@ -419,8 +419,9 @@ fn services_and_rosters_are_read() {
     assert_eq!(crawl.when, WhenConfig::Every(Span::days(1)));
     assert_eq!((crawl.lane.as_deref(), crawl.retries), (Some("shop"), 2));
     assert_eq!(crawl.task.timeout, Span::mins(30).into());
-    assert_eq!(crawl.task.program.run, ["./crawl.sh", "--fast"]);
-    assert_eq!(crawl.task.program.directory, PathBuf::from("."));
+    let run = ["./crawl.sh", "--fast"].map(String::from).to_vec();
+    let program = paceline_apps::services::Program { run, directory: PathBuf::from(".") };
+    assert_eq!(crawl.task.act, Act::Run(program));
     assert!(matches!(&report.when, WhenConfig::Cron(text, _) if text == "0 3 * * mon-fri"));
     assert_eq!(report.task.timeout, Span::hours(1).into());
     let nightly = &config.rosters[0];
@@ -432,7 +433,19 @@ fn services_and_rosters_are_read() {
 
 #[test]
 fn mistakes_in_services_are_told_with_their_place() {
-    check("[services.a]", "1:11: `services.a` says nothing to run: add `run = [\"program\"]`");
+    check(
+        "[services.a]",
+        "1:11: `services.a` says nothing to do: add `run = [\"program\"]` or `get = \"https://...\"`",
+    );
+    check(
+        "[services.a]\nrun = ['x']\nget = 'https://a.example/'",
+        "3:7: `services.a` has run and get: keep one of them",
+    );
+    check(
+        "[services.a]\nget = '/path'",
+        "2:7: `services.a.get` must be an http or https address, or a path on a lane that has a \
+         url, without a login",
+    );
     check("[services.a]\nrun = []", "2:7: `services.a.run` is empty: name a program");
     check(
         "[services.a]\nrun = ['x', 1]",

@@ -1,0 +1,252 @@
+//! What is asked: the payload of an `http` job.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use data_encoding::BASE64;
+use hyper::Method;
+use hyper::header::{
+    ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName,
+    HeaderValue, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::expect::Expect;
+
+/// Headers of one request at most.
+const MOST_HEADERS: usize = 100;
+/// The longest path or address.
+const LONGEST_TARGET: usize = 8 << 10;
+
+/// Headers that belong to the connection and are nobody's to choose.
+const NOT_YOURS: [HeaderName; 7] =
+    [HOST, CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING, TE, TRAILER, UPGRADE];
+
+/// One request as data.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ask {
+    /// `GET` if it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    /// A path, with its query, below the url of the lane.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// A whole address: of the lane's own server, or anywhere public on a lane without a url.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// Headers beside those of the lane.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// A text as it is, anything else as JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<Value>,
+    /// A body of any bytes, in place of `body`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body_base64: Option<String>,
+    /// Which answers are conclusive, empty or failed.
+    #[serde(default, skip_serializing_if = "Expect::is_usual")]
+    pub expect: Expect,
+    /// Whether redirects are followed; they are if it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redirects: Option<Redirects>,
+    /// How many redirects led here.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub hops: u8,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
+fn is_zero(hops: &u8) -> bool {
+    *hops == 0
+}
+
+/// What becomes of a redirect.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Redirects {
+    /// It is asked where it leads, on the lane of that server.
+    #[default]
+    Follow,
+    /// It is the answer.
+    Keep,
+}
+
+/// A request that cannot be meant.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AskError {
+    /// Not what a payload looks like.
+    #[error("the payload is not a request: {0}")]
+    Form(String),
+    /// Not a method.
+    #[error("`{0}` is not a method of HTTP")]
+    Method(String),
+    /// Neither or both.
+    #[error("name either `path` or `url`")]
+    Target,
+    /// Longer than any server takes.
+    #[error("`{0}` is longer than {LONGEST_TARGET} bytes")]
+    TooLong(&'static str),
+    /// A path that is none.
+    #[error("`path` must start with `/`")]
+    Path,
+    /// Not an address.
+    #[error("`url` must be an http or https address without a login")]
+    Url,
+    /// A path, but no url to put it below.
+    #[error("the lane `{0}` has no `url`: configure it, or send a whole `url`")]
+    NoUrl(String),
+    /// Another server than the lane's.
+    #[error("`{0}` leads away from the url of its lane")]
+    Elsewhere(&'static str),
+    /// The lane of another server.
+    #[error("the lane `{0}` is not that of the address, which is `{1}`")]
+    OtherLane(String, String),
+    /// Not a header, or not to be set.
+    #[error("the header `{0}` cannot be sent")]
+    Header(String),
+    /// Too many of them.
+    #[error("more than {MOST_HEADERS} headers")]
+    Headers,
+    /// Two bodies, or one that is not base64.
+    #[error("{0}")]
+    Body(&'static str),
+}
+
+impl Ask {
+    /// Reads a payload.
+    pub fn read(payload: &[u8]) -> Result<Ask, AskError> {
+        // A list of all fields in their order would be read as well, and never meant.
+        if payload.trim_ascii_start().first() != Some(&b'{') {
+            return Err(AskError::Form("it is no object".to_string()));
+        }
+        serde_json::from_slice(payload).map_err(|error| AskError::Form(error.to_string()))
+    }
+
+    /// Its method.
+    pub(super) fn method(&self) -> Result<Method, AskError> {
+        let Some(text) = &self.method else { return Ok(Method::GET) };
+        let method = Method::from_bytes(text.to_ascii_uppercase().as_bytes());
+        // A tunnel is no request.
+        let method = method.ok().filter(|method| *method != Method::CONNECT && text.len() <= 20);
+        method.ok_or_else(|| AskError::Method(text.chars().take(20).collect()))
+    }
+
+    /// Its path or address.
+    pub(super) fn target(&self) -> Result<Target<'_>, AskError> {
+        match (&self.path, &self.url) {
+            (Some(path), None) if path.len() > LONGEST_TARGET => Err(AskError::TooLong("path")),
+            (Some(path), None) if !path.starts_with('/') => Err(AskError::Path),
+            (Some(path), None) => Ok(Target::Path(path)),
+            (None, Some(url)) if url.len() > LONGEST_TARGET => Err(AskError::TooLong("url")),
+            (None, Some(url)) => Ok(Target::Url(url)),
+            (None, None) | (Some(_), Some(_)) => Err(AskError::Target),
+        }
+    }
+
+    /// Its headers, those that every request has included.
+    pub(super) fn headers(&self) -> Result<HeaderMap, AskError> {
+        if self.headers.len() > MOST_HEADERS {
+            return Err(AskError::Headers);
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        for (name, value) in &self.headers {
+            let refused = || AskError::Header(name.chars().take(60).collect());
+            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| refused())?;
+            let value = HeaderValue::from_str(value).map_err(|_| refused())?;
+            if NOT_YOURS.contains(&name) || name.as_str().starts_with("proxy-") {
+                return Err(refused());
+            }
+            headers.insert(name, value);
+        }
+        if !headers.contains_key(CONTENT_TYPE)
+            && self.body.as_ref().is_some_and(|body| !body.is_string())
+        {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        Ok(headers)
+    }
+
+    /// Its body.
+    pub(super) fn body(&self) -> Result<Bytes, AskError> {
+        match (&self.body, &self.body_base64) {
+            (Some(_), Some(_)) => Err(AskError::Body("name either `body` or `body_base64`")),
+            (Some(Value::String(text)), None) => Ok(text.clone().into()),
+            (Some(value), None) => Ok(value.to_string().into()),
+            (None, Some(text)) => match BASE64.decode(text.as_bytes()) {
+                Ok(bytes) => Ok(bytes.into()),
+                Err(_) => Err(AskError::Body("`body_base64` is not base64")),
+            },
+            (None, None) => Ok(Bytes::new()),
+        }
+    }
+}
+
+/// What a request is aimed at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target<'a> {
+    Path(&'a str),
+    Url(&'a str),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[track_caller]
+    fn check(payload: &str, expected: &str) {
+        let ask = Ask::read(payload.as_bytes());
+        let problem = ask.and_then(|ask| {
+            ask.target()?;
+            ask.method()?;
+            ask.headers()?;
+            ask.body()
+        });
+        let problem = problem.map_or_else(|error| error.to_string(), |_| "fine".to_string());
+        assert!(problem.starts_with(expected), "{payload}: {problem}");
+    }
+
+    #[test]
+    fn mistakes_in_a_payload_are_named() {
+        check(r#"{"path": "/item/1"}"#, "fine");
+        check(
+            r#"{"path": "/", "method": "patch", "body": {"a": 1}, "headers": {"x-a": "b"}}"#,
+            "fine",
+        );
+        check("[]", "the payload is not a request");
+        check(
+            r#"{"path": "/", "methd": "GET"}"#,
+            "the payload is not a request: unknown field `methd`",
+        );
+        check("{}", "name either `path` or `url`");
+        check(r#"{"path": "/", "url": "http://a"}"#, "name either `path` or `url`");
+        check(r#"{"path": "item"}"#, "`path` must start with `/`");
+        check(r#"{"path": "/", "method": "CONNECT"}"#, "`CONNECT` is not a method");
+        check(r#"{"path": "/", "method": "G T"}"#, "`G T` is not a method");
+        check(r#"{"path": "/", "headers": {"host": "evil"}}"#, "the header `host` cannot be sent");
+        check(r#"{"path": "/", "headers": {"a": "b\r\nc: d"}}"#, "the header `a` cannot be sent");
+        check(r#"{"path": "/", "body": "a", "body_base64": "YQ=="}"#, "name either `body`");
+        check(r#"{"path": "/", "body_base64": "?"}"#, "`body_base64` is not base64");
+    }
+
+    #[test]
+    fn a_text_is_sent_as_it_is_and_anything_else_as_json() {
+        let body = |payload: &str| {
+            Ask::read(payload.as_bytes()).expect("a request").body().expect("a body")
+        };
+        assert_eq!(body(r#"{"body": "a b"}"#), "a b");
+        assert_eq!(body(r#"{"body": {"a": [1]}}"#), r#"{"a":[1]}"#);
+        assert_eq!(body(r#"{"body_base64": "/wA="}"#), &b"\xff\0"[..]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_payload_is_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            if let Err(error) = Ask::read(&bytes) {
+                prop_assert!(error.to_string().len() < 500);
+            }
+        }
+    }
+}

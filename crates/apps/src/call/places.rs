@@ -1,0 +1,236 @@
+//! Lanes as places: where each one's service is, and what its requests are told.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use hyper::header::{HeaderName, HeaderValue};
+use url::Url;
+
+use super::ask::{Ask, AskError, Target};
+use crate::http::{Origin, Reach};
+
+/// Where a lane's service is.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Its address; paths are below it.
+    pub url: Option<Url>,
+    /// What its requests are told beside their own headers. Secrets, mostly.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// Whether it may be in a private network though its url is a name.
+    pub private: bool,
+}
+
+/// Secrets are not for logs.
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
+        let origin = self.url.as_ref().and_then(Origin::of).map(|origin| origin.to_string());
+        f.debug_struct("Place")
+            .field("origin", &origin)
+            .field("headers", &names)
+            .finish_non_exhaustive()
+    }
+}
+
+/// All lanes and templates by name, as they are now: a reload changes them under a running engine.
+#[derive(Clone, Debug, Default)]
+pub struct Places(Arc<RwLock<BTreeMap<String, Place>>>);
+
+/// Whom a request goes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Whom {
+    pub(super) url: Url,
+    pub(super) reach: Reach,
+    pub(super) headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Places {
+    /// Where everything is from now on.
+    pub fn set(&self, places: BTreeMap<String, Place>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = places;
+    }
+
+    /// The place of a lane: its own, or that of the template with the longest name.
+    pub fn of(&self, lane: &str) -> Option<Place> {
+        let places = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = places.get(lane) {
+            return Some(place.clone());
+        }
+        let templates =
+            places.iter().filter_map(|(name, place)| Some((name.strip_suffix('*')?, place)));
+        let fitting = templates.filter(|(prefix, _)| lane.starts_with(prefix));
+        fitting.max_by_key(|(prefix, _)| prefix.len()).map(|(_, place)| place.clone())
+    }
+
+    /// The lane on which a server is asked: one whose url it is, else its own `host:` lane.
+    pub(super) fn lane_of(&self, origin: &Origin) -> Option<String> {
+        let places = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let is_there =
+            |place: &Place| place.url.as_ref().and_then(Origin::of).as_ref() == Some(origin);
+        let named = places.iter().filter(|(name, _)| !name.ends_with('*'));
+        let mut there = named.filter(|(_, place)| is_there(place));
+        if let Some((name, _)) = there.next() {
+            return Some(name.clone());
+        }
+        drop(places);
+        let lane = origin.lane();
+        self.of(&lane).is_some_and(|place| place.url.is_none()).then_some(lane)
+    }
+
+    /// Whom this request on this lane goes to, if it may.
+    pub(super) fn whom(&self, lane: &str, ask: &Ask) -> Result<Whom, AskError> {
+        let place = self.of(lane).unwrap_or_default();
+        let url = match (ask.target()?, &place.url) {
+            (Target::Path(path), Some(base)) => below(base, path)?,
+            (Target::Path(_), None) => return Err(AskError::NoUrl(lane.to_string())),
+            (Target::Url(url), base) => {
+                let url = address(url)?;
+                let origin = Origin::of(&url).ok_or(AskError::Url)?;
+                match base {
+                    Some(base) if Origin::of(base).as_ref() != Some(&origin) => {
+                        return Err(AskError::Elsewhere("url"));
+                    }
+                    None if lane.starts_with("host:") && origin.lane() != lane => {
+                        return Err(AskError::OtherLane(lane.to_string(), origin.lane()));
+                    }
+                    _ => url,
+                }
+            }
+        };
+        let own = place.private || place.url.as_ref().is_some_and(says_private);
+        let reach = if own { Reach::Everywhere } else { Reach::Public };
+        Ok(Whom { url, reach, headers: place.headers })
+    }
+}
+
+fn address(text: &str) -> Result<Url, AskError> {
+    let url = Url::parse(text).map_err(|_| AskError::Url)?;
+    let plain = url.username().is_empty() && url.password().is_none();
+    if plain && Origin::of(&url).is_some() { Ok(url) } else { Err(AskError::Url) }
+}
+
+/// A path below an address, and nowhere else: neither beside it nor at another server.
+fn below(base: &Url, path: &str) -> Result<Url, AskError> {
+    let folder = base.path().trim_end_matches('/');
+    let mut whole = base.clone();
+    whole.set_query(None);
+    whole.set_fragment(None);
+    let text = format!("{}{path}", whole.as_str().trim_end_matches('/'));
+    let url = Url::parse(&text).map_err(|_| AskError::Path)?;
+    let inside = url.path().strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
+    if inside && Origin::of(&url) == Origin::of(base) {
+        Ok(url)
+    } else {
+        Err(AskError::Elsewhere("path"))
+    }
+}
+
+/// Whether an address is plainly one of this machine or this network.
+fn says_private(url: &Url) -> bool {
+    let Some(origin) = Origin::of(url) else { return false };
+    match origin.bare_host().parse::<IpAddr>() {
+        Ok(address) => !Reach::Public.allows(address),
+        Err(_) => origin.host == "localhost" || origin.host.ends_with(".localhost"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn places(all: &[(&str, Option<&str>)]) -> Places {
+        let places = Places::default();
+        let place = |url: Option<&str>| Place {
+            url: url.map(|url| Url::parse(url).expect("an address")),
+            ..Place::default()
+        };
+        places.set(all.iter().map(|(name, url)| ((*name).to_string(), place(*url))).collect());
+        places
+    }
+
+    fn path(path: &str) -> Ask {
+        Ask { path: Some(path.to_string()), ..Ask::default() }
+    }
+
+    fn url(url: &str) -> Ask {
+        Ask { url: Some(url.to_string()), ..Ask::default() }
+    }
+
+    #[track_caller]
+    fn check(lane: &str, ask: &Ask, expected: &str) {
+        let places = places(&[
+            ("shop", Some("https://api.example.org/v1/")),
+            ("near", Some("http://127.0.0.1:8080")),
+            ("host:*", None),
+            ("open", None),
+        ]);
+        let whom = places.whom(lane, ask);
+        let told =
+            whom.map_or_else(|error| error.to_string(), |it| format!("{} {:?}", it.url, it.reach));
+        assert_eq!(told, expected, "{lane} {ask:?}");
+    }
+
+    #[test]
+    fn a_path_stays_below_the_url_of_its_lane() {
+        check("shop", &path("/item/1?a=b"), "https://api.example.org/v1/item/1?a=b Public");
+        check("near", &path("/"), "http://127.0.0.1:8080/ Everywhere");
+        check("shop", &path("/../../secret"), "`path` leads away from the url of its lane");
+        check("shop", &path("/%2e%2e/x"), "`path` leads away from the url of its lane");
+        check(
+            "open",
+            &path("/"),
+            "the lane `open` has no `url`: configure it, or send a whole `url`",
+        );
+    }
+
+    #[test]
+    fn an_address_belongs_to_its_lane() {
+        check(
+            "shop",
+            &url("https://api.example.org/other"),
+            "https://api.example.org/other Public",
+        );
+        check("shop", &url("https://evil.example/"), "`url` leads away from the url of its lane");
+        check("near", &url("http://127.0.0.1:9090/"), "`url` leads away from the url of its lane");
+        check("host:example.org", &url("https://example.org/a"), "https://example.org/a Public");
+        check(
+            "host:example.org",
+            &url("https://127.0.0.1/"),
+            "the lane `host:example.org` is not that of the address, which is `host:127.0.0.1`",
+        );
+        check("open", &url("http://127.0.0.1/"), "http://127.0.0.1/ Public");
+        let no_address = "`url` must be an http or https address without a login";
+        check("open", &url("https://a:b@example.org/"), no_address);
+        check("open", &url("file:///etc/passwd"), no_address);
+    }
+
+    #[test]
+    fn a_server_is_asked_on_the_lane_whose_url_it_is() {
+        let places = places(&[("shop", Some("https://api.example.org/v1/")), ("host:*", None)]);
+        let lane = |url: &str| {
+            places.lane_of(&Origin::of(&Url::parse(url).expect("an address")).expect("a server"))
+        };
+        assert_eq!(lane("https://api.example.org/x").as_deref(), Some("shop"));
+        assert_eq!(lane("https://other.example/").as_deref(), Some("host:other.example"));
+        assert_eq!(
+            super::Places::default().lane_of(
+                &Origin::of(&Url::parse("http://a/").expect("an address")).expect("a server")
+            ),
+            None
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_path_leads_to_another_server(text in "/[a-z@:/?#%.\\\\ \t]{0,30}") {
+            let places = places(&[("shop", Some("https://api.example.org/v1"))]);
+            if let Ok(whom) = places.whom("shop", &path(&text)) {
+                prop_assert_eq!(whom.url.host_str(), Some("api.example.org"));
+                prop_assert!(whom.url.path().starts_with("/v1/"));
+            }
+        }
+    }
+}

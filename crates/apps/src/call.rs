@@ -10,7 +10,7 @@ mod value;
 mod worker;
 
 pub use ask::{Ask, AskError};
-pub use expect::Expect;
+pub use expect::{Expect, Sign};
 pub use places::{Place, Places};
 pub use worker::HttpWorker;
 

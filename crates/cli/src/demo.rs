@@ -21,9 +21,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::SignalKind;
 
 use crate::exit::Exit;
+use crate::interrupt::Signals;
 use crate::output::{data, say};
 use play::Play;
 use score::Score;
@@ -57,15 +58,15 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let mut screen = Screen::new();
     let told = runtime.block_on(async {
+        // Ctrl-C, or the wish of another program, or a terminal that is gone.
         let ends = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-        let [interrupt, terminate, hangup] = ends.map(signal);
-        let ends = [interrupt?, terminate?, hangup?];
+        let mut ends = Signals::new(&ends)?;
         tokio::select! {
             told = tokio::time::timeout(AT_MOST, tell(&services, &mut screen)) => match told {
                 Ok(told) => told.map(Some),
                 Err(_) => bail!("not done after {AT_MOST:?}: this machine is too busy, try again"),
             },
-            () = ended(ends) => Ok(None),
+            () = ends.next() => Ok(None),
         }
     });
     screen.clear();
@@ -76,15 +77,6 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     screen.part();
     data(&text)?;
     Ok(exit)
-}
-
-/// Ctrl-C, or the wish of another program, or a terminal that is gone.
-async fn ended([mut interrupt, mut terminate, mut hangup]: [Signal; 3]) {
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-        _ = hangup.recv() => {}
-    }
 }
 
 /// The whole play, and what it came to. Dropped half-way it leaves no process and no directory.

@@ -71,7 +71,8 @@ pub(crate) async fn start(config: &Config, what: For) -> anyhow::Result<Paceline
         match builder(config, what)?.start() {
             Err(StartError::Store(error @ StoreError::InUse { .. })) => {
                 if waited == Duration::ZERO {
-                    say(format_args!("{error}; waiting for it"));
+                    let (path, seconds) = (config.store_path.display(), PATIENCE.as_secs());
+                    say(format_args!("`{path}` is in use: waiting for it, {seconds} s at most"));
                 }
                 if waited >= PATIENCE {
                     return Err(Later(error.to_string()).into());

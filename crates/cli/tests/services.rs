@@ -409,3 +409,21 @@ fn a_service_may_be_a_request_at_the_pace_of_its_lane() {
     assert_eq!(results, ["done", "done", "failed"], "{status}");
     assert_eq!(service.summary().calls, 2);
 }
+
+#[test]
+fn s2_a_clean_stop_in_the_middle_of_a_cycle_goes_on_at_the_next_start() {
+    let home = Home::new(
+        "[services.a]\nrun = ['sh', '-c', './say a; sleep 0.5']\nevery = '1h'\n\
+         [services.b]\nrun = ['./say', 'b']\nevery = '1h'\n\
+         [rosters.all]\ncheck = '1h'\nservices = ['a', 'b']\n",
+    );
+    let mut rosters = home.start();
+    rosters.until("a", "running");
+    rosters.signal(rustix::process::Signal::INT);
+    assert_eq!(rosters.child.wait().expect("it ends").code(), Some(130));
+    drop(rosters);
+    let rosters = home.start();
+    rosters.until("b", "done");
+    drop(rosters);
+    assert_eq!(home.log(), ["a", "b"], "what ran was let finish, and is not repeated");
+}

@@ -304,6 +304,13 @@ impl Core {
         self.next
     }
 
+    /// Gives out the numbers of so many events; returns the first.
+    pub fn number_events(&mut self, count: usize) -> u64 {
+        let first = self.next.event;
+        self.next.event += count as u64;
+        first
+    }
+
     /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
@@ -314,8 +321,9 @@ impl Core {
         let opening = self.opens_at();
         let moment = self.moments.first().map(|(at, _)| *at);
         let due = self.due.first().map(|(at, _)| due_at(*at, now) - self.settings.lead);
-        let grows = if self.lacks_workers() { self.pool.grows_at() } else { None };
-        let check = if self.halted { None } else { self.rosters.wake_at(now) };
+        // Who starts nothing any more needs no worker and looks at no roster.
+        let grows = self.pool.grows_at().filter(|_| !self.halted && self.lacks_workers());
+        let check = self.rosters.wake_at(now).filter(|_| !self.halted);
         let wake = [opening, moment, due, grows, check].into_iter().flatten().min();
         let late = if crate::mutant::Mutant::WakesLate.on() { Span::millis(5) } else { Span::ZERO };
         wake.map(|at| at + late)

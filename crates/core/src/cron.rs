@@ -13,8 +13,9 @@ const LONGEST_CRON: usize = 200;
 
 /// Moments that come again: minute, hour, day of the month, month, day of the week.
 ///
-/// Where a clock is put forward, a time that it skips is the first moment after it; where a clock is
-/// put back, a time that comes twice is the first of the two.
+/// Where a clock is put forward, a fixed time that it skips is the first moment after it; where a
+/// clock is put back, a fixed time that comes twice is the first of the two. Wildcards and steps are
+/// moments like others: those skipped do not come, those that come twice do.
 #[derive(Clone)]
 pub struct Cron {
     text: Arc<str>,

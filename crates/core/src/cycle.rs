@@ -99,15 +99,34 @@ impl Core {
             return;
         };
         let over_at = roster.record.over_at.unwrap_or_default();
-        match roster.record.current {
-            // A run that nobody here can make any more must not hold up its roster: this ends it,
-            // and then the roster is looked at again.
-            Some((_, job)) if !self.lives(job) => {
-                self.cancel(job, now, plan);
-            }
-            Some(_) => {}
+        match roster.record.current.clone() {
+            Some((service, job)) => self.resume_run(name, &service, job, now, plan),
             None if roster.record.begun_at.is_some() => self.advance(name, now, plan),
             None => self.rosters.arm(name, over_at, now),
+        }
+    }
+
+    /// Waits for a run that goes on; one that cannot must not hold up its roster.
+    fn resume_run(
+        &mut self,
+        roster: &Arc<str>,
+        service: &Arc<str>,
+        id: JobId,
+        now: Now,
+        plan: &mut Plan,
+    ) {
+        match self.job_ids.get(&id) {
+            Some(_) if self.lives(id) => {}
+            // Nobody here can make it: it ends, whoever waits for it, and the roster is looked at
+            // again.
+            Some(&job) => {
+                self.jobs[job].callers = 1;
+                self.cancel(id, now, plan);
+            }
+            None => {
+                self.note(roster, service, ServiceResult::new(JobState::Cancelled, None));
+                self.advance(roster, now, plan);
+            }
         }
     }
 
@@ -221,6 +240,8 @@ impl Core {
         let waiting: Vec<Arc<str>> = waiting.map(|roster| roster.record.name.clone()).collect();
         for roster in waiting {
             self.note(&roster, &name, result.clone());
+            // Now, and not only when the cycle is taken on: that may be in another process.
+            plan.writes.push(Write::Roster(self.rosters.lists[&roster].record.clone()));
             self.rosters.steps.push(roster);
         }
     }

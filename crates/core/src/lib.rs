@@ -9,6 +9,7 @@
 
 // Values.
 mod cron;
+mod happened;
 mod job;
 mod limits;
 mod name;
@@ -58,6 +59,7 @@ pub use crate::core::{Core, KindTerms, OnCrash, Setup};
 pub use cron::{Cron, CronError};
 pub use cycle::{RosterStatus, RunError, ServiceStatus, UnknownService};
 pub use finish::Cancelled;
+pub use happened::{Happened, Numbered};
 pub use health::LADDER;
 pub use job::*;
 pub use lanes::{LaneStatus, UnknownLane};

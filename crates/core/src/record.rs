@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::happened::Numbered;
 use crate::job::{AttemptId, Blob, CallId, JobId, JobSpec, LaneId, Terms};
 use crate::outcome::{Announced, Outcome, Report};
 use crate::priority::Priority;
@@ -48,6 +49,8 @@ pub enum Write {
     Roster(RosterRecord),
     /// What a worker or a tool keeps under a name; nothing forgets it.
     Note(Arc<str>, Option<Blob>),
+    /// Events in the order of their numbers, which follow one another; at least one.
+    Events(Vec<Numbered>),
 }
 
 /// An unfinished job.
@@ -231,10 +234,12 @@ pub struct Counters {
     pub attempt: u64,
     /// For lanes.
     pub lane: u64,
+    /// For events that are kept.
+    pub event: u64,
 }
 
 impl Default for Counters {
     fn default() -> Counters {
-        Counters { job: 1, attempt: 1, lane: 1 }
+        Counters { job: 1, attempt: 1, lane: 1, event: 1 }
     }
 }

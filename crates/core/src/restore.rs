@@ -165,6 +165,7 @@ impl Restore {
             job: next.job.max(core.next.job),
             attempt: next.attempt.max(core.next.attempt),
             lane: next.lane.max(core.next.lane),
+            event: next.event,
         };
         let jobs: Vec<(JobId, u32)> = core.jobs.iter().map(|(n, job)| (job.id, n)).collect();
         for reservation in &self.crashed {

@@ -28,6 +28,7 @@ pub struct Builder {
     settings: Settings,
     keep_finished: Span,
     cache_bytes: usize,
+    keep_events: u64,
     at_rest: bool,
 }
 
@@ -44,6 +45,7 @@ impl Builder {
             settings: Settings { hash_seed: random(), ..Settings::default() },
             keep_finished: Span::days(7),
             cache_bytes: 64 << 20,
+            keep_events: 0,
             at_rest: false,
         }
     }
@@ -113,6 +115,14 @@ impl Builder {
         self
     }
 
+    /// Keeps the last events with numbers of their own, so many at least; none by default. Each turn
+    /// that has something to tell is then synced to disk.
+    #[must_use]
+    pub fn keep_events(mut self, events: u64) -> Builder {
+        self.keep_events = events;
+        self
+    }
+
     /// Starts no call: for programs that look, submit or cancel, and leave the work to another.
     #[must_use]
     pub fn at_rest(mut self) -> Builder {
@@ -124,13 +134,14 @@ impl Builder {
     pub fn start(mut self) -> Result<Paceline, StartError> {
         let setup = self.setup()?;
         let begin = if self.at_rest { Begin::AtRest } else { Begin::Working };
+        let keep = Keep { finished: self.keep_finished, events: self.keep_events };
         let workers = Arc::new(self.workers);
         match self.path {
             Some(path) => {
                 let store = Sqlite::open(&path)?.with_front(self.cache_bytes);
-                start(setup, store, workers, self.keep_finished, begin)
+                start(setup, store, workers, keep, begin)
             }
-            None => start(setup, Memory::default(), workers, self.keep_finished, begin),
+            None => start(setup, Memory::default(), workers, keep, begin),
         }
     }
 
@@ -187,19 +198,27 @@ enum Begin {
     AtRest,
 }
 
+/// What is kept beyond what is needed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Keep {
+    finished: Span,
+    events: u64,
+}
+
 fn start(
     setup: Setup,
     store: impl Store + 'static,
     workers: Arc<Workers>,
-    keep_finished: Span,
+    keep: Keep,
     begin: Begin,
 ) -> Result<Paceline, StartError> {
     let runtime = tokio::runtime::Handle::try_current().map_err(|_| StartError::NoRuntime)?;
     let groups = setup.groups.iter().map(|(name, _)| name.clone()).collect();
     let mut clock = None;
-    let (mut machine, _) = Machine::open(setup, store, keep_finished, |last| {
+    let (machine, _) = Machine::open(setup, store, keep.finished, |last| {
         clock.insert(Arc::new(Clock::start(last))).reading()
     })?;
+    let mut machine = machine.keeping_events(keep.events);
     if begin == Begin::AtRest {
         machine.halt();
     }
@@ -258,7 +277,7 @@ pub enum StartError {
 mod tests {
     use super::*;
     use crate::driver::Ended;
-    use paceline_core::{Blob, CachedAnswer, JobId, Lookup, Record, Stamp, Time, Write};
+    use paceline_core::{Blob, CachedAnswer, JobId, Lookup, Numbered, Record, Stamp, Time, Write};
     use paceline_store::{Among, StoredJob};
 
     /// A store with a bug, to stand for any bug on the driver's thread.
@@ -294,6 +313,12 @@ mod tests {
         fn finished(&mut self, keys: &[Blob]) -> Result<Vec<Option<StoredJob>>, StoreError> {
             Ok(vec![None; keys.len()])
         }
+        fn events(&mut self, _: u64, _: usize) -> Result<Vec<Numbered>, StoreError> {
+            Ok(Vec::new())
+        }
+        fn forget_events(&mut self, _: u64) -> Result<(), StoreError> {
+            Ok(())
+        }
         fn prune(&mut self, _: Time, _: Time) -> Result<usize, StoreError> {
             Ok(0)
         }
@@ -303,8 +328,8 @@ mod tests {
     async fn a_bug_in_the_engine_is_told_as_a_bug_to_everybody_who_waits() {
         let lanes = vec![("a".into(), Limits::default())];
         let setup = Setup { lanes, ..Setup::default() };
-        let pace =
-            start(setup, Broken, Arc::default(), Span::days(7), Begin::Working).expect("it starts");
+        let pace = start(setup, Broken, Arc::default(), Keep::default(), Begin::Working)
+            .expect("it starts");
         let told = pace.pause("a").await.expect_err("nobody answers");
         assert_eq!(told.to_string(), "the engine has ended because of a bug in it: a bug");
         assert!(matches!(pace.ended().await, Ended::Panicked(_)));

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
 
-use paceline_core::{AttemptId, Event, JobId, Span, Submission, SubmitError, Time, Told};
+use paceline_core::{AttemptId, Event, JobId, Numbered, Span, Submission, SubmitError, Time, Told};
 use paceline_store::{Store, StoreError};
 use tokio::sync::{broadcast, mpsc, oneshot};
 
@@ -78,6 +78,7 @@ pub(crate) struct Driver<S> {
     followers: HashMap<JobId, Vec<mpsc::UnboundedSender<News>>>,
     idle: Vec<oneshot::Sender<()>>,
     events: broadcast::Sender<Event>,
+    kept: broadcast::Sender<Arc<[Numbered]>>,
     rolls: Rolls,
     commits: Arc<AtomicU64>,
     /// When what still runs is given up, once a stop was asked for.
@@ -90,7 +91,7 @@ impl<S: Store> Driver<S> {
         clock: Arc<Clock>,
         runner: Runner,
         messages: Receiver<Message>,
-        events: broadcast::Sender<Event>,
+        (events, kept): (broadcast::Sender<Event>, broadcast::Sender<Arc<[Numbered]>>),
         commits: Arc<AtomicU64>,
     ) -> Driver<S> {
         Driver {
@@ -101,6 +102,7 @@ impl<S: Store> Driver<S> {
             followers: HashMap::new(),
             idle: Vec::new(),
             events,
+            kept,
             rolls: Rolls::new(),
             commits,
             stop_at: None,
@@ -239,6 +241,9 @@ impl<S: Store> Driver<S> {
         }
         for event in done.events {
             self.tell(event);
+        }
+        if !done.kept.is_empty() && self.kept.receiver_count() > 0 {
+            let _ = self.kept.send(done.kept.into());
         }
         if !self.idle.is_empty() && self.machine.core().is_idle() {
             for waiter in self.idle.drain(..) {

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use paceline_core::{
-    Admission, Blob, Cancelled, Event, JobId, JobState, LaneStatus, Limits, RosterStatus,
+    Admission, Blob, Cancelled, Event, JobId, JobState, LaneStatus, Limits, Numbered, RosterStatus,
     ServiceStatus, Span, Submission, SubmitError, Time, UnknownLane, UnknownService, Why,
 };
 use paceline_store::Store;
@@ -27,6 +27,8 @@ use crate::turn::{Input, JobView, LaneAct, Machine, Question, Reply, RetryError}
 const MOST_SUBMITTING: usize = 65_536;
 /// Events that a slow subscriber may fall behind before it misses some.
 const MOST_EVENTS_BEHIND: usize = 4_096;
+/// Turns whose events a slow reader of them may fall behind.
+const MOST_TURNS_BEHIND: usize = 1_024;
 /// Keys in one question: more are asked for in turns, so that others get theirs in between.
 const MOST_KEYS: usize = 1_000;
 
@@ -41,6 +43,7 @@ pub struct Paceline {
 struct Shared {
     messages: Sender<Message>,
     events: broadcast::Sender<Event>,
+    kept: broadcast::Sender<Arc<[Numbered]>>,
     workers: Applies,
     groups: Vec<String>,
     submitting: Semaphore,
@@ -87,9 +90,16 @@ impl Paceline {
         let (messages, inbox) = channel();
         let commits = Arc::new(AtomicU64::new(0));
         let (events, _) = broadcast::channel(MOST_EVENTS_BEHIND);
+        let (kept, _) = broadcast::channel(MOST_TURNS_BEHIND);
         let runner = Runner::new(workers.clone(), runtime, clock.clone(), messages.clone());
-        let driver =
-            Driver::new(machine, clock.clone(), runner, inbox, events.clone(), commits.clone());
+        let driver = Driver::new(
+            machine,
+            clock.clone(),
+            runner,
+            inbox,
+            (events.clone(), kept.clone()),
+            commits.clone(),
+        );
         let ended = Arc::new(OnceLock::new());
         let (alive, over) = tokio::sync::watch::channel(());
         let reason = ended.clone();
@@ -99,8 +109,18 @@ impl Paceline {
         })?;
         let submitting = Semaphore::new(MOST_SUBMITTING);
         let workers = Applies(workers);
-        let shared =
-            Shared { messages, events, workers, groups, submitting, ended, commits, over, clock };
+        let shared = Shared {
+            messages,
+            events,
+            kept,
+            workers,
+            groups,
+            submitting,
+            ended,
+            commits,
+            over,
+            clock,
+        };
         Ok(Paceline { shared: Arc::new(shared) })
     }
 
@@ -405,6 +425,25 @@ impl Paceline {
     /// misses events and is told how many.
     pub fn events(&self) -> broadcast::Receiver<Event> {
         self.shared.events.subscribe()
+    }
+
+    /// What is kept of the events of each turn, from now on (see [`Builder::keep_events`]). Whoever
+    /// falls behind asks [`Paceline::kept_events`] for the rest.
+    pub fn numbered_events(&self) -> broadcast::Receiver<Arc<[Numbered]>> {
+        self.shared.kept.subscribe()
+    }
+
+    /// Kept events with numbers above `after`, so many at most (1,000), and the number of the next
+    /// one to come. The first may be later than the one after `after`: older ones are forgotten.
+    pub async fn kept_events(
+        &self,
+        after: u64,
+        most: usize,
+    ) -> Result<(Vec<Numbered>, u64), Ended> {
+        match self.ask(|to| Input::Ask(Question::Events(after, most), to)).await? {
+            Reply::Events(events, next) => Ok((events, next)),
+            other => unreachable!("events are answered by {other:?}"),
+        }
     }
 
     /// Durable commits since the start: how well submissions share them shows in this.

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use paceline_core::{
-    Admission, AttemptId, Blob, CachedAnswer, Cancelled, Core, Event, JobId, JobState, LaneStatus,
-    Limits, Lookup, Now, Outcome, Plan, Report, Restore, RosterStatus, RosterTerms, RunError,
-    ServiceStatus, ServiceTerms, Setup, Span, Stamp, Start, Submission, SubmitError, Time, Told,
-    UnknownLane, UnknownService, Why, Write,
+    Admission, AttemptId, Blob, CachedAnswer, Cancelled, Core, Event, Happened, JobId, JobState,
+    LaneStatus, Limits, Lookup, Now, Numbered, Outcome, Plan, Report, Restore, RosterStatus,
+    RosterTerms, RunError, ServiceStatus, ServiceTerms, Setup, Span, Stamp, Start, Submission,
+    SubmitError, Time, Told, UnknownLane, UnknownService, Why, Write,
 };
 use paceline_store::{Among, Store, StoreError, StoredJob};
 
@@ -16,6 +16,8 @@ use crate::payloads::Payloads;
 
 /// Jobs looked at for one page of a list.
 const MOST_LISTED: usize = 10_000;
+/// Events in one answer.
+const MOST_EVENTS: usize = 1_000;
 /// How long until finished work is looked for that may be forgotten.
 const PRUNE_EVERY: Span = Span::mins(10);
 /// While there is something to forget, one small step per this.
@@ -86,6 +88,8 @@ pub enum Question {
     Rosters,
     /// What is kept under a name.
     Note(Arc<str>),
+    /// Kept events with numbers above this one, so many at most.
+    Events(u64, usize),
     /// Whether nothing is left to do.
     Idle,
 }
@@ -125,6 +129,8 @@ pub enum Reply {
     Rosters(Vec<RosterStatus>),
     /// What is kept, if anything.
     Note(Option<Blob>),
+    /// Kept events, and the number of the next one to come.
+    Events(Vec<Numbered>, u64),
     /// Whether nothing is left to do.
     Idle(bool),
 }
@@ -166,6 +172,8 @@ pub struct Done<T> {
     pub replies: Vec<(T, Reply)>,
     /// What to tell.
     pub events: Vec<Event>,
+    /// The same as it is kept, if it is.
+    pub kept: Vec<Numbered>,
     /// When the next turn is needed even if nothing happens.
     pub wake_at: Option<Time>,
 }
@@ -192,6 +200,10 @@ pub struct Machine<S> {
     keep_finished: Span,
     prune_at: Time,
     commits: u64,
+    /// Events that are kept at least; none if zero.
+    keep_events: u64,
+    /// Events below this number were forgotten.
+    forgot_below: u64,
 }
 
 /// The engine time at which a store goes on: what the boot clock says has passed since its last
@@ -227,8 +239,17 @@ impl<S: Store> Machine<S> {
             keep_finished,
             prune_at: reading.now.time,
             commits: 0,
+            keep_events: 0,
+            forgot_below: 0,
         };
         Ok((machine, reading))
+    }
+
+    /// Keeps the last events, so many at least, to be told again to those who missed them.
+    #[must_use]
+    pub fn keeping_events(mut self, events: u64) -> Machine<S> {
+        self.keep_events = events;
+        self
     }
 
     /// One turn. After an error the machine must not be used again: a failed commit means
@@ -250,6 +271,7 @@ impl<S: Store> Machine<S> {
             }
         }
         self.decide(now, &mut plan)?;
+        let kept = self.number(&mut plan, now);
         self.commit(reading, &plan)?;
         for (question, to) in questions {
             replies.push((to, self.answer(question, now)?));
@@ -261,8 +283,9 @@ impl<S: Store> Machine<S> {
             }
         }
         self.prune(now)?;
+        self.forget_events()?;
         let wake_at = self.core.wake_at(now).into_iter().chain([self.prune_at]).min();
-        Ok(Done { starts, aborts: plan.aborts, replies, events: plan.events, wake_at })
+        Ok(Done { starts, aborts: plan.aborts, replies, events: plan.events, kept, wake_at })
     }
 
     /// Starts nothing any more; what runs may still end (B3).
@@ -395,6 +418,30 @@ impl<S: Store> Machine<S> {
         }
     }
 
+    /// Numbers what is to be told: it is written with what it tells of, so that no number is ever
+    /// given to two events.
+    fn number(&mut self, plan: &mut Plan, now: Now) -> Vec<Numbered> {
+        if self.keep_events == 0 || plan.events.is_empty() {
+            return Vec::new();
+        }
+        let first = self.core.number_events(plan.events.len());
+        let what = plan.events.iter().map(|event| Happened::of(event, now));
+        let kept = (first..).zip(what).map(|(id, what)| Numbered { id, at: now.wall, what });
+        let kept: Vec<Numbered> = kept.collect();
+        plan.writes.push(Write::Events(kept.clone()));
+        kept
+    }
+
+    /// Forgets old events, many at a time.
+    fn forget_events(&mut self) -> Result<(), StoreError> {
+        let below = self.core.counters().event.saturating_sub(self.keep_events);
+        if self.keep_events > 0 && below >= self.forgot_below + self.keep_events.div_ceil(4) {
+            self.store.forget_events(below)?;
+            self.forgot_below = below;
+        }
+        Ok(())
+    }
+
     fn commit(&mut self, reading: Reading, plan: &Plan) -> Result<(), StoreError> {
         if plan.writes.is_empty() {
             return Ok(());
@@ -445,6 +492,10 @@ impl<S: Store> Machine<S> {
             Question::Services => Reply::Services(self.core.service_statuses(now)),
             Question::Rosters => Reply::Rosters(self.core.roster_statuses(now)),
             Question::Note(name) => Reply::Note(self.store.note(&name)?),
+            Question::Events(after, most) => {
+                let events = self.store.events(after, most.min(MOST_EVENTS))?;
+                Reply::Events(events, self.core.counters().event)
+            }
             Question::Idle => Reply::Idle(self.core.is_idle()),
         })
     }

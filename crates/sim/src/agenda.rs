@@ -20,6 +20,8 @@ pub(crate) enum Act {
     /// Some unfinished job, by chance.
     CancelSome,
     Lane(Arc<str>, LaneAct),
+    /// The process is stopped: it starts nothing any more, is given so long, and comes back.
+    Stop(Span),
     /// The process dies and comes back so much later.
     Crash(Span),
     /// The same, with the whole machine.

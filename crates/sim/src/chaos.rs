@@ -102,6 +102,7 @@ fn live(seed: u64, lines: bool) -> Ran {
     world.trace.keep = if lines { Keep::Lines } else { Keep::Fingerprint };
     let end = DAWN + Span::secs(rng.range(60, 5_400));
     world.manners.stalls = *rng.pick(&[0, 2, 10]);
+    world.manners.keeps_events = *rng.pick(&[0, 0, 10, 1_000]);
     for (name, _) in world.setup.lanes.clone() {
         let temper = if rng.one_in(3) { Temper::healthy() } else { Temper::random(&mut rng) };
         world.tempers.insert(name, temper);
@@ -385,6 +386,7 @@ fn faults(world: &mut World, rng: &mut Rng, end: Time) {
             let down = Span(rng.range(1_000, 20_000_000));
             let lane = some_lane(world, rng);
             let act = match kind {
+                0 if rng.one_in(2) => Act::Stop(Span(rng.range(0, 5_000_000))),
                 0 => Act::Crash(down),
                 1 if rng.one_in(2) => Act::RebootAtPromise(down),
                 1 => Act::Reboot(down),

@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use paceline::turn::{Input, LaneAct};
 use paceline_core::{
-    Admission, AttemptId, Blob, CallId, JobId, LaneId, Now, Priority, Setup, Span, Time, Told,
-    Write,
+    Admission, AttemptId, Blob, CallId, JobId, LaneId, Now, Numbered, Priority, Setup, Span, Time,
+    Told, Write,
 };
 
 use jobs::JobBook;
@@ -108,6 +108,8 @@ pub(crate) struct Book {
     started: Vec<CallId>,
     cancelled: Vec<JobId>,
     runs: Runs,
+    last_event: u64,
+    halted: bool,
 }
 
 impl Book {
@@ -134,6 +136,8 @@ impl Book {
             started: Vec::new(),
             cancelled: Vec::new(),
             runs: Runs::default(),
+            last_event: 0,
+            halted: false,
         }
     }
 
@@ -151,6 +155,7 @@ impl Book {
     pub(crate) fn opened(&mut self, setup: &Setup, now: Now) {
         self.now = now;
         self.setup = setup.clone();
+        self.halted = false;
         self.must_wake = Some(now.time);
         self.busy_until = now.time;
         (self.busy, self.answered_early) = (0, 0);
@@ -197,8 +202,19 @@ impl Book {
         for write in writes {
             self.digest(write);
         }
-        self.look_around(wake_at);
-        self.check_rosters();
+        // Who is on the way out starts nothing, and that is right.
+        if self.halted {
+            self.must_wake = None;
+        } else {
+            self.look_around(wake_at);
+            self.check_rosters();
+        }
+    }
+
+    /// The engine was told to stop.
+    pub(crate) fn halts(&mut self) {
+        self.halted = true;
+        self.must_wake = None;
     }
 
     fn hear(&mut self, heard: &Heard) {
@@ -250,6 +266,18 @@ impl Book {
             | Write::Service(_)
             | Write::Roster(_)
             | Write::Note(..) => {}
+            Write::Events(events) => self.events_kept(events),
+        }
+    }
+
+    /// Numbers of events follow one another, whatever happens to the process.
+    fn events_kept(&mut self, events: &[Numbered]) {
+        for event in events {
+            let expected = self.last_event + 1;
+            if event.id != expected {
+                self.broken("B1", format!("event {} comes where {expected} should", event.id));
+            }
+            self.last_event = event.id;
         }
     }
 

@@ -32,6 +32,7 @@ impl Counts {
 
     pub(crate) fn act(&mut self, act: &Act) {
         match act {
+            Act::Stop(_) => self.more("stop"),
             Act::Crash(_) => self.more("crash"),
             Act::Reboot(_) => self.more("reboot"),
             Act::Restart(_) => self.more("restart with other limits"),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use paceline_core::{
-    Blob, CachedAnswer, JobId, Lookup, Mutant, Record, Reservation, Stamp, Time, Write,
+    Blob, CachedAnswer, JobId, Lookup, Mutant, Numbered, Record, Reservation, Stamp, Time, Write,
 };
 use paceline_store::{Among, Memory, Sqlite, Store, StoreError, StoredJob};
 
@@ -198,6 +198,14 @@ impl Store for Faulty {
 
     fn finished(&mut self, keys: &[Blob]) -> Result<Vec<Option<StoredJob>>, StoreError> {
         self.inner.0.finished(keys)
+    }
+
+    fn events(&mut self, after: u64, most: usize) -> Result<Vec<Numbered>, StoreError> {
+        self.inner.0.events(after, most)
+    }
+
+    fn forget_events(&mut self, below: u64) -> Result<(), StoreError> {
+        self.inner.0.forget_events(below)
     }
 
     fn prune(&mut self, finished_before: Time, now: Time) -> Result<usize, StoreError> {

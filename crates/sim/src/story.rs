@@ -391,6 +391,13 @@ impl World {
         self.settle_now();
     }
 
+    /// The process is stopped, has so long to finish what runs, and comes back at once.
+    pub fn stop_for(&mut self, grace: &str) {
+        self.settle_now();
+        self.act_at(self.now(), Act::Stop(span(grace)));
+        self.settle_now();
+    }
+
     /// The process dies and comes back so much later.
     pub fn crash_for(&mut self, down: &str) {
         self.settle_now();

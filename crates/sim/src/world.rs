@@ -41,6 +41,8 @@ pub(crate) struct Manners {
     pub(crate) commit_time: Span,
     /// Stalls between start and send, in percent.
     pub(crate) stalls: u64,
+    /// Events that are kept at least.
+    pub(crate) keeps_events: u64,
 }
 
 /// A world with one engine in it.
@@ -145,7 +147,7 @@ impl World {
             );
             self.book.violation("W5", self.clock.truth, words);
         }
-        self.machine = Some(machine);
+        self.machine = Some(machine.keeping_events(self.manners.keeps_events));
         self.wake_at = Some(self.now());
         self.book.opened(&self.setup, reading.now);
     }
@@ -218,6 +220,14 @@ impl World {
                 }
             }
             Act::Lane(lane, act) => self.inbox.push(Input::Lane(lane, act, Ticket::Other)),
+            Act::Stop(grace) => {
+                if let Some(machine) = &mut self.machine {
+                    machine.halt();
+                    self.book.halts();
+                    self.trace.note(self.clock.truth, format_args!("stop"));
+                    self.after_act(grace, Act::Crash(Span::millis(100)));
+                }
+            }
             Act::Crash(down) => self.crash(down),
             Act::Reboot(down) => {
                 if !self.clock.stepped {

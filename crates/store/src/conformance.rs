@@ -42,6 +42,7 @@ pub fn all(fresh: &mut dyn FnMut() -> Open) {
         the_largest_numbers_survive,
         again::services_and_rosters_are_kept_by_name,
         again::a_note_is_kept_until_it_is_replaced_or_dropped,
+        again::events_are_told_again_in_their_order_until_forgotten,
     ];
     for promise in promises {
         promise(&mut Place::new(fresh()));
@@ -129,7 +130,7 @@ fn a_new_store_is_empty(place: &mut Place) {
 }
 
 fn the_stamp_is_that_of_the_last_commit(place: &mut Place) {
-    let next = Counters { job: 7, attempt: 8, lane: 9 };
+    let next = Counters { job: 7, attempt: 8, lane: 9, event: 10 };
     let first = Stamp { time: Time(1), wall: Time(2), boot: u64::MAX, since_boot: 4, next };
     let second = Stamp { time: Time(11), wall: Time(1), boot: 3, ..first };
     for stamp in [first, second] {

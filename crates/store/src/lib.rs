@@ -9,7 +9,7 @@ mod sqlite;
 use std::path::PathBuf;
 
 use paceline_core::{
-    Blob, CachedAnswer, JobId, JobRecord, Lookup, Record, Report, Stamp, Time, Write,
+    Blob, CachedAnswer, JobId, JobRecord, Lookup, Numbered, Record, Report, Stamp, Time, Write,
 };
 
 pub use memory::Memory;
@@ -64,6 +64,12 @@ pub trait Store: Send {
 
     /// The newest finished job with each of these keys, in its place (D1).
     fn finished(&mut self, keys: &[Blob]) -> Result<Vec<Option<StoredJob>>, StoreError>;
+
+    /// At most `most` kept events with numbers above `after`, ascending.
+    fn events(&mut self, after: u64, most: usize) -> Result<Vec<Numbered>, StoreError>;
+
+    /// Forgets events with numbers below this one; a few of them may stay.
+    fn forget_events(&mut self, below: u64) -> Result<(), StoreError>;
 
     /// One small step of forgetting: jobs finished before `finished_before` and answers expired
     /// at `now`. Returns how many of both went.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use paceline_core::{
     AttemptId, Blob, CachedAnswer, CallId, CallRecord, JobId, JobRecord, LaneId, LaneRecord,
-    Lookup, Record, Report, Reservation, RosterRecord, ServiceRecord, Stamp, Time, Write,
+    Lookup, Numbered, Record, Report, Reservation, RosterRecord, ServiceRecord, Stamp, Time, Write,
 };
 
 use crate::{Among, PRUNE_STEP, Store, StoreError, StoredJob};
@@ -45,6 +45,7 @@ struct Tables {
     services: BTreeMap<Arc<str>, ServiceRecord>,
     rosters: BTreeMap<Arc<str>, RosterRecord>,
     notes: BTreeMap<Arc<str>, Blob>,
+    events: BTreeMap<u64, Numbered>,
     /// Where the next step of forgetting goes on.
     pruned_to: (JobId, Option<AnswerKey>),
 }
@@ -105,6 +106,9 @@ impl Tables {
             }
             Write::Note(name, None) => {
                 self.notes.remove(&name);
+            }
+            Write::Events(events) => {
+                self.events.extend(events.into_iter().map(|event| (event.id, event)));
             }
         }
     }
@@ -237,6 +241,17 @@ impl Store for Memory {
     fn finished(&mut self, keys: &[Blob]) -> Result<Vec<Option<StoredJob>>, StoreError> {
         let tables = self.tables();
         Ok(keys.iter().map(|key| tables.newest(key)).collect())
+    }
+
+    fn events(&mut self, after: u64, most: usize) -> Result<Vec<Numbered>, StoreError> {
+        let above = (Excluded(after), Unbounded);
+        Ok(self.tables().events.range(above).take(most).map(|(_, event)| event.clone()).collect())
+    }
+
+    fn forget_events(&mut self, below: u64) -> Result<(), StoreError> {
+        let mut tables = self.tables();
+        tables.events = tables.events.split_off(&below);
+        Ok(())
     }
 
     fn prune(&mut self, finished_before: Time, now: Time) -> Result<usize, StoreError> {

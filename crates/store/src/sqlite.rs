@@ -10,7 +10,7 @@ mod statements;
 
 use std::path::{Path, PathBuf};
 
-use paceline_core::{Blob, CachedAnswer, JobId, Lookup, Record, Stamp, Time, Write};
+use paceline_core::{Blob, CachedAnswer, JobId, Lookup, Numbered, Record, Stamp, Time, Write};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension, Row};
 
@@ -306,6 +306,30 @@ impl Store for Sqlite {
 
     fn finished(&mut self, keys: &[Blob]) -> Result<Vec<Option<StoredJob>>, StoreError> {
         self.read(|connection| keys::find(connection, keys))
+    }
+
+    fn events(&mut self, after: u64, most: usize) -> Result<Vec<Numbered>, StoreError> {
+        // The row that begins at or below holds the next one, if any row does.
+        let sql = "SELECT first, body FROM events
+                   WHERE first >= ifnull((SELECT max(first) FROM events WHERE first <= ?1), 0)
+                   ORDER BY first";
+        self.read(|connection| {
+            let mut statement = connection.prepare_cached(sql)?;
+            let mut rows = statement.query([after.saturating_add(1).cast_signed()])?;
+            let mut events = Vec::new();
+            while events.len() < most
+                && let Some(row) = rows.next()?
+            {
+                events.extend(load::events(row)?.into_iter().filter(|event| event.id > after));
+            }
+            events.truncate(most);
+            Ok(events)
+        })
+    }
+
+    fn forget_events(&mut self, below: u64) -> Result<(), StoreError> {
+        // What a power cut brings back is forgotten again.
+        self.write(Outlives::Process, |writer| writer.run(Sql::DropEvents, [below.cast_signed()]))
     }
 
     fn prune(&mut self, finished_before: Time, now: Time) -> Result<usize, StoreError> {

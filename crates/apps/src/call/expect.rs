@@ -70,6 +70,11 @@ impl Expect {
 }
 
 impl Sign {
+    /// All statuses of one hundred, such as 4 for `4xx`.
+    pub fn hundred(hundred: u16) -> Sign {
+        Sign::Status(Statuses { first: hundred * 100, last: hundred * 100 + 99 })
+    }
+
     fn fits(&self, status: StatusCode, body: &[u8]) -> bool {
         match self {
             Sign::Status(statuses) => (statuses.first..=statuses.last).contains(&status.as_u16()),
@@ -84,8 +89,7 @@ impl Sign {
     fn read(text: &str) -> Option<Sign> {
         let hundred = text.strip_suffix("xx").and_then(|digit| digit.parse::<u16>().ok());
         if let Some(hundred) = hundred {
-            let (first, last) = (hundred * 100, hundred * 100 + 99);
-            return (1..=5).contains(&hundred).then_some(Sign::Status(Statuses { first, last }));
+            return (1..=5).contains(&hundred).then(|| Sign::hundred(hundred));
         }
         let status = text.parse().ok().filter(|status| (100..=999).contains(status))?;
         Some(Sign::Status(Statuses { first: status, last: status }))

@@ -1,7 +1,7 @@
 //! Process groups: who is in one, whose it is, and how it is ended (S3, L5).
 
 use std::fs;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::Duration;
 
 use paceline::Hold;
@@ -9,6 +9,8 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
+/// How long a group has to end by itself when somebody waits for it: a stop, a cancelled run.
+const HURRIED_GRACE: Duration = Duration::from_millis(500);
 /// How often a group that was told to end is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// After this a group that cannot be ended is let be: it hangs in the kernel.
@@ -61,10 +63,11 @@ impl Group {
     }
 
     /// Ends it on a thread of its own, which holds the slot until it is gone (L5).
-    pub(super) fn end_beside(self, grace: Duration, hold: Hold) -> oneshot::Receiver<()> {
+    pub(super) fn end_beside(self, grace: Duration, hold: Hold) -> Ending {
         let (tell, gone) = oneshot::channel();
+        let (hurry, hurries) = channel();
         let end = move || {
-            self.end(grace);
+            self.end(grace, &hurries);
             drop(hold);
             // Whoever waited may have been dropped meanwhile.
             let _ = tell.send(());
@@ -74,17 +77,18 @@ impl Group {
             // Without a thread there is no grace either.
             self.signal(Signal::KILL);
         }
-        gone
+        Ending { gone, _hurry: hurry }
     }
 
-    /// Asks the group to end, makes it end after `grace`, and returns when it is gone.
-    pub(super) fn end(self, grace: Duration) {
+    /// Asks the group to end, makes it end after `grace`, or as soon as nobody waits for it, and
+    /// returns when it is gone.
+    fn end(self, grace: Duration, hurries: &Receiver<()>) {
         if !self.is_alive() {
             return;
         }
-        // Nobody ever rings: this only waits.
+        // Nobody ever rings: the other end only goes away.
         let (_bell, silence): (Sender<()>, Receiver<()>) = channel();
-        let mut waited = Duration::ZERO;
+        let (mut waited, mut grace) = (Duration::ZERO, grace);
         self.signal(Signal::TERM);
         // One that was stopped must run to hear it.
         self.signal(Signal::CONT);
@@ -92,11 +96,25 @@ impl Group {
             if waited >= grace {
                 self.signal(Signal::KILL);
             }
-            if silence.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Disconnected) {
-                return;
-            }
+            let _ = silence.recv_timeout(LOOK_EVERY);
             waited += LOOK_EVERY;
+            if hurries.try_recv() == Err(TryRecvError::Disconnected) {
+                grace = grace.min(HURRIED_GRACE);
+            }
         }
+    }
+}
+
+/// A group on its way out. Whoever drops this is in a hurry: the group is given less time.
+pub(super) struct Ending {
+    gone: oneshot::Receiver<()>,
+    _hurry: Sender<()>,
+}
+
+impl Ending {
+    /// Resolves when the group is gone.
+    pub(super) async fn gone(mut self) {
+        let _ = (&mut self.gone).await;
     }
 }
 
@@ -142,13 +160,28 @@ mod tests {
         (child, group)
     }
 
+    fn end(group: Group, grace: Duration) {
+        let (_patient, hurries) = channel();
+        group.end(grace, &hurries);
+    }
+
+    #[test]
+    fn s3_whoever_does_not_listen_is_ended_soon_when_nobody_waits_any_more() {
+        let (mut child, group) = leader("trap '' TERM; echo; while :; do sleep 1; done");
+        let (patient, hurries) = channel();
+        drop(patient);
+        group.end(Duration::from_mins(9), &hurries);
+        assert!(!group.is_alive());
+        child.wait().expect("ended");
+    }
+
     #[test]
     fn s3_a_group_is_ended_with_all_its_children_also_those_that_do_not_listen() {
         let (mut child, group) = leader(
             "trap '' TERM; (trap '' TERM; while :; do sleep 1; done) & echo; while :; do sleep 1; done",
         );
         assert!(group.is_alive());
-        group.end(Duration::from_millis(50));
+        end(group, Duration::from_millis(50));
         assert!(!group.is_alive());
         child.wait().expect("ended");
         assert!(!group.is_alive());
@@ -159,7 +192,7 @@ mod tests {
         let (mut child, group) = leader("sleep 100 & echo");
         child.wait().expect("the leader has left");
         assert!(group.is_alive());
-        group.end(Duration::from_secs(5));
+        end(group, Duration::from_secs(5));
         assert!(!group.is_alive());
     }
 
@@ -170,10 +203,10 @@ mod tests {
         let before_the_reboot = Group { boot: group.boot ^ 1, ..group };
         for stranger in [other, before_the_reboot] {
             assert!(!stranger.is_alive());
-            stranger.end(Duration::ZERO);
+            end(stranger, Duration::ZERO);
         }
         assert!(group.is_alive(), "it was left alone");
-        group.end(Duration::ZERO);
+        end(group, Duration::ZERO);
         child.wait().expect("ended");
     }
 }

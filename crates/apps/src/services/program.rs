@@ -16,8 +16,6 @@ use super::tail::Tail;
 
 /// How long a program that ran out of time may take to end by itself.
 const GRACE: Duration = Duration::from_secs(5);
-/// The same where somebody waits for it: a stop, a cancelled run.
-const SHORT_GRACE: Duration = Duration::from_millis(500);
 
 /// Waits for a line on its input before it becomes the program. If whoever started it dies before
 /// the program is known in the store, the input ends and nothing is run.
@@ -121,7 +119,8 @@ impl Running {
     pub(super) async fn end(mut self) {
         if let Some(hold) = self.hold.take() {
             // A leader that has ended is buried first, or it would count as alive.
-            let _ = tokio::join!(self.child.wait(), self.group.end_beside(GRACE, hold));
+            let ending = self.group.end_beside(GRACE, hold);
+            let _ = tokio::join!(self.child.wait(), ending.gone());
         }
     }
 }
@@ -129,7 +128,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(hold) = self.hold.take() {
-            drop(self.group.end_beside(SHORT_GRACE, hold));
+            drop(self.group.end_beside(GRACE, hold));
         }
     }
 }

@@ -109,19 +109,19 @@ async fn end_leftover(call: &Call, service: &str) -> Result<(), Failed> {
     let Ok(group) = serde_json::from_slice::<super::group::Group>(&note) else { return Ok(()) };
     if group.is_alive() {
         // The slot goes on being held by this very call.
-        let _ = group.end_beside(LEFT_OVER_GRACE, call.hold()).await;
+        group.end_beside(LEFT_OVER_GRACE, call.hold()).gone().await;
     }
     Ok(())
 }
 
 async fn run_program(call: &Call, service: &str, program: &Program, timeout: Duration) -> Work {
     let mut running = program.start(service, call.hold()).map_err(Failed::of)?;
+    // Here, and not after the commit below: a slow disk must not make a run late for ever (L4).
+    call.sending()?;
     let group = serde_json::to_vec(&running.group).expect("numbers are JSON");
     // The promise before the call: whoever comes after a crash knows what to end.
     call.keep(&child_note(service), Some(&group)).await?;
     let mut heard = Tail::default();
-    // Behind the gate nothing was done yet: past its time, the reservation is given back (L4).
-    call.sending()?;
     running.go().await?;
     let attended = attend(call, service, &mut running, &mut heard);
     let attended = tokio::time::timeout(timeout, attended).await;

@@ -226,7 +226,7 @@ pub(super) const SECTIONS: &[Reference] = &[
             example(
                 "cron",
                 r#""0 3 * * mon-fri""#,
-                "Minute, hour, day of the month, month, day of the week. A time that the clock skips comes right after; one that it shows twice counts once.",
+                "Minute, hour, day of the month, month, day of the week. A fixed time that the clock skips comes right after; one that it shows twice counts once.",
             ),
             example(
                 "tz",

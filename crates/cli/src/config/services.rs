@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use jiff::tz::TimeZone;
 use paceline::{Roster, Service};
-use paceline_apps::call::Ask;
+use paceline_apps::call::{Ask, Expect, Sign};
 use paceline_apps::http::Origin;
 use paceline_apps::services::{Act, Payload, Program, Task};
 use paceline_core::{Cron, MOST_SERVICES, Span, check_name};
@@ -117,6 +117,10 @@ fn read_service(
     section.check_keys("services", notes);
     let act = read_act(at, section, notes);
     let timeout = above_zero(section, "timeout", "nothing could be done in it", notes);
+    let timeout = timeout.or_else(|| {
+        let lane = section.value("lane")?.get_ref().as_str()?;
+        config.lanes.iter().find(|it| it.name == lane)?.limits.timeout
+    });
     let retries = section.whole("retries", 0..=MOST_RETRIES, notes).unwrap_or(0);
     let when = read_when(section, notes);
     let lane = read_lane(section, config, notes);
@@ -165,8 +169,10 @@ fn read_ask(key: &'static str, section: &Section<'_>, notes: &mut Notes<'_>) -> 
     const WHAT: &str = "an http or https address, or a path on a lane that has a url";
     let text = section.text(key, WHAT, notes)?;
     let method = Some(key.to_ascii_uppercase());
+    // An address that is gone is no success of a service.
+    let expect = Expect { failed: vec![Sign::hundred(4), Sign::hundred(5)], ..Expect::default() };
     if text.starts_with('/') && section.value("lane").is_some() {
-        return Some(Ask { method, path: Some(text.to_string()), ..Ask::default() });
+        return Some(Ask { method, expect, path: Some(text.to_string()), ..Ask::default() });
     }
     let url = Url::parse(text).ok().filter(|url| {
         let plain = url.username().is_empty() && url.password().is_none();
@@ -176,7 +182,7 @@ fn read_ask(key: &'static str, section: &Section<'_>, notes: &mut Notes<'_>) -> 
         let what = format!("`{}` must be {WHAT}, without a login", section.path_of(key));
         notes.note(section.place(key), what);
     }
-    Some(Ask { method, url: Some(url?.to_string()), ..Ask::default() })
+    Some(Ask { method, expect, url: Some(url?.to_string()), ..Ask::default() })
 }
 
 fn read_when(section: &Section<'_>, notes: &mut Notes<'_>) -> WhenConfig {

@@ -24,7 +24,8 @@ const GRACE: Duration = Duration::from_secs(30);
 const SILENCE: Duration = Duration::from_secs(1);
 
 fn signals() -> std::io::Result<Signals> {
-    Signals::new(&[SignalKind::interrupt(), SignalKind::terminate()])
+    // A terminal that is gone leaves programs to nobody.
+    Signals::new(&[SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()])
 }
 
 /// Lets what runs finish; a second signal ends it at once, programs included.
@@ -49,8 +50,8 @@ pub(super) async fn rosters(config: &Config, form: Form) -> anyhow::Result<Exit>
             say(format_args!("`{name}` is on no roster: it runs only by `services run {name}`"));
         }
     }
-    let mut signals = signals()?;
     let pace = start(config, For::Rosters).await?;
+    let mut signals = signals()?;
     let (rosters, services) = (config.rosters.len(), config.services.len());
     say(format_args!("rosters: {rosters}, services: {services}; Ctrl-C stops"));
     let ended = tokio::select! {
@@ -127,8 +128,8 @@ fn line(
 
 /// Runs one service now, whatever its timing.
 pub(super) async fn one(config: &Config, name: &str, form: Form) -> anyhow::Result<Exit> {
-    let mut signals = signals()?;
     let pace = start(config, For::Calls).await?;
+    let mut signals = signals()?;
     let following = match pace.run_service(name).await {
         Ok(following) => following,
         Err(NotSubmitted::Full { .. }) => {

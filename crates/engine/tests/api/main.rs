@@ -4,6 +4,7 @@ mod answered;
 mod bad_input;
 mod broken_store;
 mod desk;
+mod events;
 mod jobs;
 mod lanes;
 mod same_work;

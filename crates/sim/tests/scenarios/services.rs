@@ -1,6 +1,6 @@
 //! Services and rosters (S1 to S3).
 
-use paceline_core::{Cron, Span, When};
+use paceline_core::{Cron, RosterTerms, Span, When};
 use paceline_sim::*;
 
 fn every_so(span: &str) -> When {
@@ -176,4 +176,36 @@ fn s3_a_service_whose_lane_stays_closed_is_skipped_until_the_next_check() {
     world = world.service_on("a", "shop");
     assert_eq!(starts(&world.run_for("25m")), ["0.000 shop", "1.000 b"]);
     assert_eq!(world.rosters(), ["all: runs nothing, left [], results [a skipped]"]);
+}
+
+#[test]
+fn s2_a_roster_goes_on_after_a_stop_during_which_its_run_ended() {
+    let mut world = World::new().service("a", every_so("1h")).service("b", every_so("1h")).roster(
+        "all",
+        "1h",
+        &["a", "b"],
+    );
+    world.run_for("500ms");
+    world.stop_for("10s");
+    assert_eq!(starts(&world.run_for("30m")), ["0.000 a", "10.600 b"]);
+    assert_eq!(world.rosters(), ["all: runs nothing, left [], results [a done, b done]"]);
+}
+
+#[test]
+fn s2_a_roster_goes_on_after_another_process_ended_its_run() {
+    let mut world = World::new().service("a", every_so("1h")).service("b", every_so("1h")).roster(
+        "all",
+        "1h",
+        &["a", "b"],
+    );
+    world.run_for("500ms");
+    // Whoever runs one service by hand knows of no roster, but takes up the run.
+    world.restart_with(|setup| setup.rosters.clear());
+    world.run_for("10s");
+    world.restart_with(|setup| {
+        let services = vec!["a".into(), "b".into()];
+        let check = Span::hours(1);
+        setup.rosters.push(RosterTerms { name: "all".into(), check, services });
+    });
+    assert_eq!(starts(&world.run_for("30m")), ["0.000 a", "0.500 a", "10.500 b"]);
 }

@@ -1,8 +1,8 @@
 //! Work that comes again and what is kept under a name.
 
 use paceline_core::{
-    JobId, JobState, Now, Record, RosterRecord, ServiceRecord, ServiceResult, ServiceRun, Time,
-    Write,
+    Happened, JobId, JobState, Now, Numbered, Record, RosterRecord, ServiceRecord, ServiceResult,
+    ServiceRun, Time, Write,
 };
 
 use super::Place;
@@ -57,4 +57,32 @@ pub(super) fn a_note_is_kept_until_it_is_replaced_or_dropped(place: &mut Place) 
     assert_eq!(note(&[keep("1"), keep("2")]).as_deref(), Some(b"2".as_slice()));
     assert_eq!(note(&[keep("")]).as_deref(), Some(b"".as_slice()));
     assert_eq!(note(&[Write::Note("child/a".into(), None)]), None);
+}
+
+pub(super) fn events_are_told_again_in_their_order_until_forgotten(place: &mut Place) {
+    let event = |id: u64| {
+        let what = match id % 3 {
+            0 => Happened::Accepted { job: JobId(id) },
+            1 => Happened::Closed { lane: "a".into(), until: Time(id) },
+            _ => Happened::Started { job: JobId(id), call: 3, lane: "a".into() },
+        };
+        Numbered { id, at: Time(id + 100), what }
+    };
+    let turn = |ids: std::ops::Range<u64>| Write::Events(ids.map(event).collect());
+    place.commit(&[turn(1..4)]);
+    place.commit(&[turn(4..5), turn(5..9)]);
+    let mut told = |after: u64, most: usize| {
+        let warm = place.store().events(after, most).expect("events");
+        assert_eq!(place.reopen().events(after, most).expect("events"), warm);
+        warm
+    };
+    assert_eq!(told(0, 100), (1..9).map(event).collect::<Vec<_>>());
+    assert_eq!(told(2, 3), (3..6).map(event).collect::<Vec<_>>());
+    assert_eq!(told(8, 9), []);
+    assert_eq!(told(u64::MAX, 9), []);
+    place.store().forget_events(6).expect("forgotten");
+    let left = place.reopen().events(0, 100).expect("events");
+    let first = left.first().expect("some are left").id;
+    assert!((2..=6).contains(&first), "few that need not stay: {first}");
+    assert_eq!(left, (first..9).map(event).collect::<Vec<_>>());
 }

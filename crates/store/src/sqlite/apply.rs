@@ -53,9 +53,9 @@ impl<'a> Writer<'a> {
     pub(super) fn stamp(&mut self, stamp: &Stamp) -> Done {
         let Stamp { time, wall, boot, since_boot, next } = *stamp;
         let clocks = [time.0, wall.0, boot, since_boot].map(u64::cast_signed);
-        let next = [next.job, next.attempt, next.lane].map(u64::cast_signed);
-        let [time, wall, boot, since_boot] = clocks;
-        self.run(Sql::Stamp, (time, wall, boot, since_boot, next[0], next[1], next[2]))
+        let next = [next.job, next.attempt, next.lane, next.event].map(u64::cast_signed);
+        let ([time, wall, boot, since_boot], [job, attempt, lane, event]) = (clocks, next);
+        self.run(Sql::Stamp, (time, wall, boot, since_boot, job, attempt, lane, event))
     }
 
     pub(super) fn apply(&mut self, write: &Write) -> Done {
@@ -109,6 +109,11 @@ impl<'a> Writer<'a> {
             }
             Write::Note(name, Some(note)) => self.run(Sql::Note, (&**name, &**note)),
             Write::Note(name, None) => self.run(Sql::DropNote, [&**name]),
+            Write::Events(events) => {
+                let first = events.first().expect("there is at least one").id.cast_signed();
+                let body = self.buffer.bytes_of_events(events);
+                self.statements.run(Sql::Events, (first, body)).map(drop)
+            }
         }
     }
 

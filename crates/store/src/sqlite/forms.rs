@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use paceline_core::{Answer, CallReport, JobId, JobSpec, JobState, Outcome, Report, Span, Time};
+use paceline_core::{
+    Answer, CallReport, Happened, JobId, JobSpec, JobState, Numbered, Outcome, Report, Span, Time,
+};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +37,12 @@ impl Buffer {
         bytes.push(FORM);
         self.0 = postcard::to_extend(second, bytes).expect("memory takes any value");
         self.0.split_at(middle)
+    }
+
+    /// Events that follow one another, without their numbers.
+    pub(super) fn bytes_of_events(&mut self, events: &[Numbered]) -> &[u8] {
+        let events: Vec<_> = events.iter().map(|event| (event.at, &event.what)).collect();
+        self.bytes_of(&events)
     }
 
     pub(super) fn bytes_of_report(&mut self, report: &Report) -> &[u8] {
@@ -69,6 +77,12 @@ pub(super) fn read_report(
         read("report", bytes)?;
     let calls = calls.into_iter().map(CallReport::from).collect();
     Ok(Report { job, state, answer, finished_at, calls })
+}
+
+/// Reads events; the number of the first is a column of its own.
+pub(super) fn read_events(first: u64, bytes: &[u8]) -> Result<Vec<Numbered>, Unreadable> {
+    let events: Vec<(Time, Happened)> = read("list of events", bytes)?;
+    Ok((first..).zip(events).map(|(id, (at, what))| Numbered { id, at, what }).collect())
 }
 
 /// A call's report to the microsecond: the JSON that programs read is rounded.
@@ -204,6 +218,35 @@ mod tests {
             results: vec![("c".into(), result)],
         };
         check(Buffer::default().bytes_of(&roster), "01016e01050101020101610301016201016303010178");
+    }
+
+    #[test]
+    fn events_keep_their_form() {
+        let job = JobId(1);
+        let lane: Arc<str> = "a".into();
+        let outcome = Outcome::Skipped(Skip::Stage);
+        let (waited, ran) = (Span(3), Span(4));
+        let what = [
+            Happened::Accepted { job },
+            Happened::Started { job, call: 2, lane: lane.clone() },
+            Happened::Settled {
+                job,
+                call: 2,
+                lane: lane.clone(),
+                outcome,
+                attempts: 1,
+                waited,
+                ran,
+            },
+            Happened::Finished { job, state: JobState::Done, answer: Answer::All },
+            Happened::Closed { lane, until: Time(5) },
+        ];
+        let events = (7..).zip(what).map(|(id, what)| Numbered { id, at: Time(id), what });
+        let events: Vec<Numbered> = events.collect();
+        let mut buffer = Buffer::default();
+        let bytes = buffer.bytes_of_events(&events);
+        check(bytes, "010507000108010102016109020102016102050103040a030102010b04016105");
+        assert_eq!(read_events(7, bytes).expect("the same"), events);
     }
 
     #[test]

@@ -4,22 +4,26 @@ use std::sync::Arc;
 
 use paceline_core::{
     AttemptId, CachedAnswer, CachedValue, CallId, CallRecord, Counters, JobId, JobRecord, JobSpec,
-    LaneId, LaneRecord, Lookup, Priority, Record, Reservation, RosterRecord, ServiceRecord, Stamp,
-    Terms, Time,
+    LaneId, LaneRecord, Lookup, Numbered, Priority, Record, Reservation, RosterRecord,
+    ServiceRecord, Stamp, Terms, Time,
 };
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::apply::Known;
-use super::forms::{Specs, Unreadable, read, read_report};
+use super::forms::{Specs, Unreadable, read, read_events, read_report};
 use super::keys::hash;
 use crate::StoredJob;
 
 pub(super) fn stamp(connection: &Connection) -> rusqlite::Result<Option<Stamp>> {
-    let sql = "SELECT time, wall, boot, since_boot, next_job, next_attempt, next_lane FROM meta";
+    let sql = "SELECT time, wall, boot, since_boot, next_job, next_attempt, next_lane, next_event FROM meta";
     let read = |row: &Row<'_>| {
-        let next =
-            Counters { job: number(row, 4)?, attempt: number(row, 5)?, lane: number(row, 6)? };
+        let next = Counters {
+            job: number(row, 4)?,
+            attempt: number(row, 5)?,
+            lane: number(row, 6)?,
+            event: number(row, 7)?,
+        };
         Ok(Stamp {
             time: time(row, 0)?,
             wall: time(row, 1)?,
@@ -119,6 +123,11 @@ pub(super) fn spec(row: &Row<'_>, column: usize) -> rusqlite::Result<JobSpec> {
 /// on its way out.
 pub(super) fn key_hash(row: &Row<'_>, column: usize) -> Option<i64> {
     spec(row, column).ok()?.key.as_deref().map(hash)
+}
+
+/// A row of `first, body`.
+pub(super) fn events(row: &Row<'_>) -> rusqlite::Result<Vec<Numbered>> {
+    readable(1, read_events(number(row, 0)?, bytes(row, 1)?))
 }
 
 /// A row of `expires_at, conclusive, value`.

@@ -16,7 +16,7 @@ const OLDEST_SQLITE: (i32, &str) = (3_051_003, "3.51.3");
 
 /// How a file of each version becomes one of the next; the first makes a new file.
 /// A step that was ever released never changes.
-const STEPS: [&str; 3] = [
+const STEPS: [&str; 4] = [
     // An unfinished job is in `jobs`, so that a start reads those and no others. Its payload lies
     // apart: it is neither read at the start nor copied at the end. An attempt is found by its
     // number, which grows: whatever the number of lanes, one turn touches a few pages.
@@ -67,6 +67,11 @@ const STEPS: [&str; 3] = [
     CREATE TABLE services (name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
     CREATE TABLE rosters (name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
     CREATE TABLE notes (name TEXT PRIMARY KEY, body BLOB NOT NULL);
+    ",
+    // Events that are kept, one row for those of one turn, by the number of the first.
+    "
+    ALTER TABLE meta ADD COLUMN next_event INTEGER NOT NULL DEFAULT 1;
+    CREATE TABLE events (first INTEGER PRIMARY KEY, body BLOB NOT NULL);
     ",
 ];
 

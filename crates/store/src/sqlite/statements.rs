@@ -31,12 +31,14 @@ pub(super) enum Sql {
     Roster,
     Note,
     DropNote,
+    Events,
+    DropEvents,
 }
 
-const SQL: [(Sql, &str); 26] = [
+const SQL: [(Sql, &str); 28] = [
     (Sql::Begin, "BEGIN IMMEDIATE"),
     (Sql::Commit, "COMMIT"),
-    (Sql::Stamp, "INSERT OR REPLACE INTO meta VALUES (1, ?, ?, ?, ?, ?, ?, ?)"),
+    (Sql::Stamp, "INSERT OR REPLACE INTO meta VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?)"),
     (Sql::Job, "INSERT INTO jobs VALUES (?, ?, ?, ?)"),
     (Sql::Payload, "INSERT OR REPLACE INTO payloads VALUES (?, ?)"),
     (Sql::DropPayload, "DELETE FROM payloads WHERE job = ?"),
@@ -63,6 +65,12 @@ const SQL: [(Sql, &str); 26] = [
     (Sql::Roster, "INSERT OR REPLACE INTO rosters VALUES (?, ?)"),
     (Sql::Note, "INSERT OR REPLACE INTO notes VALUES (?, ?)"),
     (Sql::DropNote, "DELETE FROM notes WHERE name = ?"),
+    (Sql::Events, "INSERT INTO events VALUES (?, ?)"),
+    // The last row that begins below may reach beyond: it stays.
+    (
+        Sql::DropEvents,
+        "DELETE FROM events WHERE first < (SELECT max(first) FROM events WHERE first <= ?)",
+    ),
 ];
 
 /// The statements of one transaction: each is looked up by its text at most once in it.

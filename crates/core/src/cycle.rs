@@ -116,7 +116,7 @@ impl Core {
         plan: &mut Plan,
     ) {
         match self.job_ids.get(&id) {
-            Some(_) if self.lives(id) => {}
+            Some(&job) if self.lives(job) => {}
             // Nobody here can make it: it ends, whoever waits for it, and the roster is looked at
             // again.
             Some(&job) => {
@@ -131,8 +131,7 @@ impl Core {
     }
 
     /// Whether an unfinished job can be run here.
-    fn lives(&self, job: JobId) -> bool {
-        let Some(&job) = self.job_ids.get(&job) else { return false };
+    fn lives(&self, job: u32) -> bool {
         self.jobs[job].calls.iter().any(|&call| self.calls[call].state != State::Parked)
     }
 

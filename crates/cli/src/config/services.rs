@@ -255,7 +255,7 @@ pub(super) fn read_rosters(config: &mut Config, root: &Section<'_>, notes: &mut 
         let Some(section) = rosters.section(name, notes) else { continue };
         section.check_keys("rosters", notes);
         let check = above_zero(&section, "check", "it would look without end", notes);
-        let services = read_list(&section, config, root, notes);
+        let services = read_list(&section, root, notes);
         let check = check.unwrap_or(Span::mins(1));
         if check < paceline::SHORTEST_CHECK {
             let (path, shortest) = (section.path_of("check"), paceline::SHORTEST_CHECK);
@@ -266,12 +266,7 @@ pub(super) fn read_rosters(config: &mut Config, root: &Section<'_>, notes: &mut 
 }
 
 /// The services of a roster, which must all be there.
-fn read_list(
-    section: &Section<'_>,
-    config: &Config,
-    root: &Section<'_>,
-    notes: &mut Notes<'_>,
-) -> Vec<String> {
+fn read_list(section: &Section<'_>, root: &Section<'_>, notes: &mut Notes<'_>) -> Vec<String> {
     let services = read_texts(section, "services", "a list of services", notes).unwrap_or_default();
     // A service with a mistake was told of already.
     let known = root.section("services", notes).map(|services| services.entries());
@@ -290,7 +285,6 @@ fn read_list(
             notes.note(at, what);
         }
     }
-    debug_assert!(config.services.len() <= known.len(), "only what is there was read");
     services
 }
 

@@ -45,6 +45,31 @@ pub struct KindTerms {
     pub on_crash: OnCrash,
 }
 
+/// How much there is of everything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Summary {
+    /// Unfinished jobs.
+    pub jobs: usize,
+    /// Calls in the queues of lanes.
+    pub waiting: usize,
+    /// Attempts under way.
+    pub running: usize,
+    /// Jobs that are due later.
+    pub due: usize,
+    /// Calls that nobody here can run.
+    pub parked: usize,
+    /// Lanes.
+    pub lanes: usize,
+    /// Lanes that their service, or its failures, closed.
+    pub cooling: usize,
+    /// Lanes that were stopped by hand.
+    pub paused: usize,
+    /// Jobs that were ever accepted.
+    pub accepted: u64,
+    /// The number of the last event.
+    pub events: u64,
+}
+
 /// Everything that the rules are told before the first turn.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
@@ -362,6 +387,30 @@ impl Core {
             job.into_iter().flat_map(|job| job.calls.iter()).map(|&call| &self.calls[call]);
         let runs = calls.any(|call| call.state == State::Running);
         if runs { JobState::Running } else { JobState::Waiting }
+    }
+
+    /// The unfinished job with this key (D1).
+    pub fn job_with_key(&self, key: &Blob) -> Option<JobId> {
+        let job = self.keys.find(0, key, |job| self.jobs[job].key.as_ref() == Some(key))?;
+        Some(self.jobs[job].id)
+    }
+
+    /// How much there is of everything.
+    pub fn summary(&self, now: Now) -> Summary {
+        let lanes = || self.lanes.iter().map(|(_, lane)| lane);
+        let cooling = lanes().filter(|lane| lane.health.cooldown_until > now.time);
+        Summary {
+            jobs: self.jobs.len(),
+            waiting: self.waiting,
+            running: self.attempts.len(),
+            due: self.due.len(),
+            parked: self.parked,
+            lanes: self.lanes.len(),
+            cooling: cooling.count(),
+            paused: lanes().filter(|lane| lane.paused).count(),
+            accepted: self.next.job.saturating_sub(1),
+            events: self.next.event.saturating_sub(1),
+        }
     }
 
     /// Unfinished jobs.

@@ -186,6 +186,8 @@ pub struct Submission {
     pub due: Due,
     /// How long it may take in all.
     pub deadline: Option<Span>,
+    /// Refused at once if its lanes would not let it start within `start_within`.
+    pub in_time: bool,
     /// For the worker.
     pub payload: Blob,
 }
@@ -193,12 +195,14 @@ pub struct Submission {
 impl Submission {
     /// At once, background, without a deadline.
     pub fn new(spec: JobSpec, payload: Blob) -> Submission {
-        Submission { spec, priority: None, due: Due::Now, deadline: None, payload }
+        let (priority, due, deadline, in_time) = (None, Due::Now, None, false);
+        Submission { spec, priority, due, deadline, in_time, payload }
     }
 }
 
 /// The answer to a submission: none of these is an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Admission {
     /// A new job.
     Accepted(JobId),
@@ -213,6 +217,13 @@ pub enum Admission {
         /// When room is likely, by the wall clock.
         retry_at: Time,
     },
+    /// It would start too late, and its caller wanted to know now.
+    TooLate {
+        /// How long it would wait; nobody knows for a lane that is paused.
+        wait: Option<Span>,
+        /// When it would be in time again, by the wall clock.
+        retry_at: Option<Time>,
+    },
 }
 
 impl Admission {
@@ -222,7 +233,7 @@ impl Admission {
             Admission::Accepted(job) | Admission::Joined(job) | Admission::Replaced(job) => {
                 Some(job)
             }
-            Admission::Duplicate(_) | Admission::Refused { .. } => None,
+            Admission::Duplicate(_) | Admission::Refused { .. } | Admission::TooLate { .. } => None,
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::limits::Limits;
 use crate::plan::{Event, Plan};
 use crate::record::Write;
 use crate::time::{Now, Span, Time};
+use crate::why::Reason;
 
 /// A lane that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,6 +27,8 @@ pub struct LaneStatus {
     pub in_flight: u32,
     /// When its next call could go, whatever is ahead of it.
     pub open_at: Time,
+    /// What keeps it closed until then, if anything does.
+    pub why_closed: Option<Reason>,
     /// What each of its windows holds.
     pub used: Vec<(crate::rate::Rate, u64)>,
     /// Closed until then by the service or by failures.
@@ -34,6 +37,8 @@ pub struct LaneStatus {
     pub rung: u8,
     /// Stopped by hand.
     pub paused: bool,
+    /// Its rules.
+    pub limits: Arc<Limits>,
 }
 
 impl Core {
@@ -69,6 +74,29 @@ impl Core {
             }
         }
         made.into_iter().map(|(lane, _)| lane).collect()
+    }
+
+    /// Adds a lane while running, or changes its limits. One that is known from before, and was
+    /// not configured at the start, has a history that was not read: it has to wait for the next.
+    pub fn set_lane(
+        &mut self,
+        name: &Arc<str>,
+        limits: Limits,
+        now: Now,
+        plan: &mut Plan,
+    ) -> Result<(), UnknownLane> {
+        if self.strangers.contains_key(name) || self.stand_ins.contains_key(name) {
+            return Err(UnknownLane(name.clone()));
+        }
+        let full = self.lanes.len() >= self.settings.max_lanes.get() as usize;
+        if !self.knows_lane(name) && !name.ends_with('*') {
+            if full {
+                return Err(UnknownLane(name.clone()));
+            }
+            self.configure(name.clone(), limits, now.time);
+            return Ok(());
+        }
+        self.change_limits(name, limits, now, plan)
     }
 
     /// Changes a lane's limits while running (L11).
@@ -302,15 +330,24 @@ impl Core {
             (window.rate, lane.ledger.used(window.rate.per, since, now.time))
         });
         let cooldown = lane.health.cooldown_until;
+        let why_closed = match opening.at > now.time {
+            _ if lane.paused => Some(Reason::Paused),
+            true => Some(opening.cause.into()),
+            false if lane.taken() < lane.width() => None,
+            false if lane.health.probing() => Some(Reason::Probe),
+            false => Some(Reason::Busy),
+        };
         LaneStatus {
             name: lane.name.clone(),
             waiting: lane.waiting(),
             in_flight: lane.in_flight,
             open_at: opening.at.max(now.time),
+            why_closed,
             used: used.collect(),
             cooldown_until: (cooldown > now.time).then_some(cooldown),
             rung: lane.health.rung,
             paused: lane.paused,
+            limits: lane.limits.clone(),
         }
     }
 

@@ -47,6 +47,7 @@ mod core;
 mod cycle;
 mod decide;
 mod finish;
+mod foresee;
 mod lanes;
 mod reserve;
 mod restore;
@@ -55,7 +56,7 @@ mod stage;
 mod submit;
 mod why;
 
-pub use crate::core::{Core, KindTerms, OnCrash, Setup};
+pub use crate::core::{Core, KindTerms, OnCrash, Setup, Summary};
 pub use cron::{Cron, CronError};
 pub use cycle::{RosterStatus, RunError, ServiceStatus, UnknownService};
 pub use finish::Cancelled;

@@ -132,6 +132,8 @@ pub enum Verdict {
     Throttled {
         /// When the service wants to be asked again.
         retry_after: Option<Span>,
+        /// Whether the call waits for that, rather than having failed.
+        again: bool,
     },
     /// To be asked elsewhere (J7).
     Moved {
@@ -140,10 +142,11 @@ pub enum Verdict {
         /// With this payload, if not the same.
         payload: Option<Blob>,
     },
-    /// The worker panicked (J5): it says nothing about the service.
-    Panicked {
-        /// What it said.
-        message: Arc<str>,
+    /// Nobody knows what it came to, as when the worker panicked (J5): the call has failed, and
+    /// nothing is known about the service.
+    Lost {
+        /// What went wrong.
+        failure: Failure,
     },
     /// Nothing was sent: the reservation ran out first (L4).
     Unused,

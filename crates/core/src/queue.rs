@@ -185,7 +185,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         let turns = self.turns.as_deref();
         turns.map_or(self.line.len(), |turns| turns.lines.values().map(|(_, l)| l.len()).sum())
     }

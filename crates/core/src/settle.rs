@@ -62,11 +62,13 @@ impl Core {
         let limits = lane.limits.clone();
         let health = &mut lane.health;
         match &told.verdict {
-            Verdict::Throttled { retry_after: Some(after) }
+            Verdict::Throttled { retry_after: Some(after), .. }
             | Verdict::Failed { retry_after: Some(after), .. } => {
                 health.cool(now.time + (*after).min(crate::time::LONGEST_SPAN));
             }
-            Verdict::Throttled { retry_after: None } => health.throttled(attempt, newest, &limits),
+            Verdict::Throttled { retry_after: None, .. } => {
+                health.throttled(attempt, newest, &limits);
+            }
             Verdict::Failed { failure, .. } if failure.retryable => {
                 health.failed(attempt, newest, &limits, now.time);
             }
@@ -75,7 +77,7 @@ impl Core {
             | Verdict::Empty
             | Verdict::Moved { .. }
             | Verdict::Failed { .. } => health.succeeded(&limits),
-            Verdict::Panicked { .. } | Verdict::Unused => {}
+            Verdict::Lost { .. } | Verdict::Unused => {}
         }
         if let Some(mut announced) = told.announced {
             // Others on the wire, or answered since, may not be counted in what the service says
@@ -153,7 +155,12 @@ impl Core {
                 // Limits may have changed while it was out.
                 self.fail_if_impossible(call, now, plan);
             }
-            Verdict::Throttled { .. } => self.throttle(call, now, plan),
+            Verdict::Throttled { again: true, .. } => self.throttle(call, now, plan),
+            Verdict::Throttled { again: false, .. } => {
+                self.calls[call].attempts += 1;
+                let outcome = Outcome::Failed(Failure::transient("throttled"));
+                self.settle_all(call, &outcome, now, plan);
+            }
             Verdict::Failed { failure, retry_after } => {
                 self.calls[call].attempts += 1;
                 let job = &self.jobs[self.calls[call].job];
@@ -174,9 +181,8 @@ impl Core {
                 self.calls[call].attempts += 1;
                 self.settle_all(call, &Outcome::Empty, now, plan);
             }
-            Verdict::Panicked { message } => {
+            Verdict::Lost { failure } => {
                 self.calls[call].attempts += 1;
-                let failure = Failure::permanent("panic").because(&message);
                 self.settle_all(call, &Outcome::Failed(failure), now, plan);
             }
             Verdict::Moved { lane, payload } => {

@@ -57,6 +57,9 @@ impl Core {
         if bound && waiting + calls > room {
             return Ok(Admission::Refused { retry_at: now.wall_time(self.room_at(now)) });
         }
+        if let Some(at) = self.too_late(&submission, now) {
+            return Ok(too_late(&submission, at, now));
+        }
         let lanes = self.lanes_of(&submission.spec, now.time, plan)?;
         let terms = Terms {
             priority: submission.priority,
@@ -441,6 +444,16 @@ impl Core {
 }
 
 /// The wall-clock moment that a submission is due, if that is later than now.
+/// The refusal of a job that would start at `at`.
+fn too_late(submission: &Submission, at: Time, now: Now) -> Admission {
+    let known = Some(at).filter(|at| *at != Time::NEVER);
+    let budget = submission.spec.start_within.unwrap_or(Span::ZERO);
+    Admission::TooLate {
+        wait: known.map(|at| at.since(now.time)),
+        retry_at: known.map(|at| now.wall_time(at - budget)),
+    }
+}
+
 fn due_wall(due: Due, now: Now) -> Option<Time> {
     match due {
         Due::Now => None,

@@ -4,11 +4,11 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use paceline_core::{KindTerms, Limits, SERVICE_KIND, Settings, SettingsError, Setup, Span};
+use paceline_core::{KindTerms, Limits, SERVICE_KIND, Settings, SettingsError, Setup, Span, Time};
 use paceline_store::{Memory, Sqlite, Store, StoreError};
 
 use crate::clock::Clock;
-use crate::driver::random;
+use crate::driver::{Heartbeat, random};
 use crate::lane::{Group, Lane, LaneError};
 use crate::paceline::Paceline;
 use crate::run::Workers;
@@ -30,6 +30,7 @@ pub struct Builder {
     cache_bytes: usize,
     keep_events: u64,
     at_rest: bool,
+    heartbeat: Option<Heartbeat>,
 }
 
 impl Builder {
@@ -47,6 +48,7 @@ impl Builder {
             cache_bytes: 64 << 20,
             keep_events: 0,
             at_rest: false,
+            heartbeat: None,
         }
     }
 
@@ -130,18 +132,32 @@ impl Builder {
         self
     }
 
+    /// Does something again and again from within the loop: it shows whoever watches the process
+    /// that the engine itself is alive. It must not block.
+    #[must_use]
+    pub fn heartbeat(
+        mut self,
+        every: std::time::Duration,
+        beat: impl FnMut() + Send + 'static,
+    ) -> Builder {
+        let every = Span::from(every).max(Span::millis(1));
+        self.heartbeat = Some(Heartbeat { every, beat: Box::new(beat), at: Time::ZERO });
+        self
+    }
+
     /// Opens the store, takes up what it kept, and runs.
     pub fn start(mut self) -> Result<Paceline, StartError> {
         let setup = self.setup()?;
         let begin = if self.at_rest { Begin::AtRest } else { Begin::Working };
         let keep = Keep { finished: self.keep_finished, events: self.keep_events };
+        let also = (begin, self.heartbeat);
         let workers = Arc::new(self.workers);
         match self.path {
             Some(path) => {
                 let store = Sqlite::open(&path)?.with_front(self.cache_bytes);
-                start(setup, store, workers, keep, begin)
+                start(setup, store, workers, keep, also)
             }
-            None => start(setup, Memory::default(), workers, keep, begin),
+            None => start(setup, Memory::default(), workers, keep, also),
         }
     }
 
@@ -210,7 +226,7 @@ fn start(
     store: impl Store + 'static,
     workers: Arc<Workers>,
     keep: Keep,
-    begin: Begin,
+    (begin, heartbeat): (Begin, Option<Heartbeat>),
 ) -> Result<Paceline, StartError> {
     let runtime = tokio::runtime::Handle::try_current().map_err(|_| StartError::NoRuntime)?;
     let groups = setup.groups.iter().map(|(name, _)| name.clone()).collect();
@@ -223,7 +239,8 @@ fn start(
         machine.halt();
     }
     let clock = clock.expect("opening reads the clock");
-    Paceline::launch(machine, clock, runtime, workers, groups).map_err(StartError::Thread)
+    Paceline::launch(machine, clock, runtime, workers, (groups, heartbeat))
+        .map_err(StartError::Thread)
 }
 
 /// Why an engine did not start.
@@ -277,7 +294,7 @@ pub enum StartError {
 mod tests {
     use super::*;
     use crate::driver::Ended;
-    use paceline_core::{Blob, CachedAnswer, JobId, Lookup, Numbered, Record, Stamp, Time, Write};
+    use paceline_core::{Blob, CachedAnswer, JobId, Lookup, Numbered, Record, Stamp, Write};
     use paceline_store::{Among, StoredJob};
 
     /// A store with a bug, to stand for any bug on the driver's thread.
@@ -328,7 +345,7 @@ mod tests {
     async fn a_bug_in_the_engine_is_told_as_a_bug_to_everybody_who_waits() {
         let lanes = vec![("a".into(), Limits::default())];
         let setup = Setup { lanes, ..Setup::default() };
-        let pace = start(setup, Broken, Arc::default(), Keep::default(), Begin::Working)
+        let pace = start(setup, Broken, Arc::default(), Keep::default(), (Begin::Working, None))
             .expect("it starts");
         let told = pace.pause("a").await.expect_err("nobody answers");
         assert_eq!(told.to_string(), "the engine has ended because of a bug in it: a bug");

@@ -11,10 +11,11 @@ use paceline_core::{AttemptId, Event, JobId, Numbered, Span, Submission, SubmitE
 use paceline_store::{Store, StoreError};
 use tokio::sync::{broadcast, mpsc, oneshot};
 
+use crate::answer::{Question, Reply};
 use crate::clock::Clock;
 use crate::following::News;
 use crate::run::{Runner, panic_text};
-use crate::turn::{Done, Input, Machine, Question, Reply};
+use crate::turn::{Done, Input, Machine};
 
 /// Messages that one turn takes in at most.
 const MOST_GATHERED: usize = 4_096;
@@ -83,6 +84,15 @@ pub(crate) struct Driver<S> {
     commits: Arc<AtomicU64>,
     /// When what still runs is given up, once a stop was asked for.
     stop_at: Option<Time>,
+    heartbeat: Option<Heartbeat>,
+}
+
+/// Something that the loop does again and again as long as it turns.
+pub(crate) struct Heartbeat {
+    pub(crate) every: Span,
+    pub(crate) beat: Box<dyn FnMut() + Send>,
+    /// When it is due.
+    pub(crate) at: Time,
 }
 
 impl<S: Store> Driver<S> {
@@ -93,6 +103,7 @@ impl<S: Store> Driver<S> {
         messages: Receiver<Message>,
         (events, kept): (broadcast::Sender<Event>, broadcast::Sender<Arc<[Numbered]>>),
         commits: Arc<AtomicU64>,
+        heartbeat: Option<Heartbeat>,
     ) -> Driver<S> {
         Driver {
             machine,
@@ -106,6 +117,7 @@ impl<S: Store> Driver<S> {
             rolls: Rolls::new(),
             commits,
             stop_at: None,
+            heartbeat,
         }
     }
 
@@ -140,6 +152,7 @@ impl<S: Store> Driver<S> {
         let mut wake_at = Some(Time::ZERO);
         loop {
             self.gather(&mut inbox, wake_at);
+            self.beat();
             let reading = self.clock.reading();
             let inputs = self.inputs(&mut inbox, reading.now.time);
             let done = self.machine.turn(inputs, reading)?;
@@ -160,6 +173,8 @@ impl<S: Store> Driver<S> {
         let wait = wake_at.map_or(CLOCK_CHECK, |at| at.since(self.clock.time()));
         let by_wall = self.machine.core().waits_for_wall_clock();
         let wait = if by_wall { wait.min(CLOCK_CHECK) } else { wait };
+        let beat = self.heartbeat.as_ref().map(|it| it.at.since(self.clock.time()));
+        let wait = beat.map_or(wait, |beat| wait.min(beat));
         let first = match self.messages.try_recv() {
             Ok(message) => Some(message),
             Err(_) if wait == Span::ZERO => None,
@@ -177,6 +192,15 @@ impl<S: Store> Driver<S> {
         }
     }
 
+    /// Shows that the loop turns, when it is time to.
+    fn beat(&mut self) {
+        let now = self.clock.time();
+        if let Some(heartbeat) = self.heartbeat.as_mut().filter(|it| it.at <= now) {
+            heartbeat.at = now + heartbeat.every;
+            (heartbeat.beat)();
+        }
+    }
+
     /// Turns messages into what the machine takes; what it need not know is done here.
     fn inputs(&mut self, inbox: &mut Vec<Message>, now: Time) -> Vec<Input<Waiter>> {
         let mut inputs = Vec::with_capacity(inbox.len() + 8);
@@ -190,6 +214,12 @@ impl<S: Store> Driver<S> {
                 Message::Submit(jobs) => {
                     let (jobs, followers) = jobs.into_iter().unzip();
                     inputs.push(Input::Submit(jobs, Waiter::Followers(followers)));
+                }
+                Message::Ask(Input::Submit(jobs, to) | Input::SubmitOnce(jobs, _, to))
+                    if self.stop_at.is_some() =>
+                {
+                    let refused = jobs.iter().map(|_| Err(SubmitError::Stopping));
+                    let _ = to.send(Reply::Submitted(refused.collect()));
                 }
                 Message::Ask(Input::Retry(_, to)) if self.stop_at.is_some() => {
                     let _ = to.send(Reply::Retried(Err(SubmitError::Stopping.into())));
@@ -329,11 +359,11 @@ fn asked(input: Input<oneshot::Sender<Reply>>) -> Input<Waiter> {
         }
         Input::Keep(name, note, to) => Input::Keep(name, note, Waiter::Asker(to)),
         Input::Ask(question, to) => Input::Ask(question, Waiter::Asker(to)),
-        Input::Submit(..)
-        | Input::Started(..)
-        | Input::Answered(..)
-        | Input::Told(..)
-        | Input::Ended(..) => unreachable!("these come as messages of their own"),
+        Input::Submit(jobs, to) => Input::Submit(jobs, Waiter::Asker(to)),
+        Input::SubmitOnce(jobs, once, to) => Input::SubmitOnce(jobs, once, Waiter::Asker(to)),
+        Input::Started(..) | Input::Answered(..) | Input::Told(..) | Input::Ended(..) => {
+            unreachable!("these come as messages of their own")
+        }
     }
 }
 

@@ -3,7 +3,9 @@
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, OnceLock};
 
-use paceline_core::{Admission, CallReport, JobId, Report, RunError, SubmitError, UnknownService};
+use paceline_core::{
+    Admission, CallReport, JobId, Report, RunError, Span, SubmitError, UnknownService,
+};
 use tokio::sync::mpsc;
 
 use crate::driver::{Ended, Message};
@@ -73,6 +75,13 @@ pub(crate) fn end(ended: &OnceLock<Ended>) -> Ended {
     ended.get().cloned().unwrap_or(Ended::Stopped)
 }
 
+fn told(wait: Option<Span>) -> String {
+    match wait {
+        Some(wait) => format!(": its lane has no place for it for {wait}"),
+        None => ": its lane is paused".to_string(),
+    }
+}
+
 /// Why a job is not under way.
 #[derive(Debug, thiserror::Error)]
 pub enum NotSubmitted {
@@ -87,6 +96,14 @@ pub enum NotSubmitted {
     Full {
         /// When room is likely.
         retry_at: std::time::SystemTime,
+    },
+    /// Its lanes would not let it start in time (see [`Job::in_time`](crate::Job::in_time)).
+    #[error("it would not start in time{}", told(*.wait))]
+    TooLate {
+        /// How long it would wait, if anybody knows.
+        wait: Option<Span>,
+        /// When it would be in time again.
+        retry_at: Option<std::time::SystemTime>,
     },
     /// The same work is under way, and the caller wanted no such thing (D1).
     #[error("job {0} is the same work and is not finished")]

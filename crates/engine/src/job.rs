@@ -163,6 +163,13 @@ impl Job {
         self.span(budget, |job, span| job.spec.start_within = Some(span))
     }
 
+    /// Refuses it at once if its lanes would not let it start within `start_within`.
+    #[must_use]
+    pub fn in_time(mut self) -> Job {
+        self.submission.in_time = true;
+        self
+    }
+
     /// Reports what it has after so long (W2).
     #[must_use]
     pub fn deadline(self, after: impl IntoSpan) -> Job {

@@ -28,23 +28,28 @@ mod worker;
 
 // The loop.
 mod alarm;
+#[doc(hidden)]
+pub mod answer;
 mod clock;
 mod driver;
+mod once;
 mod payloads;
 mod run;
 #[doc(hidden)]
 pub mod turn;
 
+pub use answer::{Filter, JobView};
 pub use builder::{Builder, StartError};
 pub use driver::Ended;
 pub use following::{Following, NotSubmitted};
 pub use job::{Job, JobError};
 pub use lane::{Group, Lane, LaneError};
+pub use once::{Once, Remembered};
 pub use paceline::{ChangeError, Paceline};
 pub use run::DEFAULT_TIMEOUT;
 pub use service::{Roster, SHORTEST_CHECK, Service, ServiceError, own_lane};
 pub use span::{IntoRate, IntoSpan};
-pub use turn::{JobView, RetryError};
+pub use turn::RetryError;
 pub use worker::{Call, Failed, Hold, Late, Outcome, Work, Worker};
 
 pub use jiff::tz::TimeZone;
@@ -53,6 +58,6 @@ pub use paceline_core::{
     Event, Failure, GroupLimits, Happened, JobId, JobState, LaneStatus, Limits, Numbered, OnCrash,
     OnDuplicate, Outcome as CallOutcome, Portion, Priority, Rate, Reason, Report, RosterStatus,
     SERVICE_KIND, ServiceResult, ServiceRun, ServiceStatus, Settings, Skip, Span, SubmitError,
-    Time, UnknownLane, UnknownService, When, Why, Window,
+    Summary, Time, UnknownLane, UnknownService, When, Why, Window,
 };
 pub use paceline_store::StoreError;

@@ -4,24 +4,26 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use paceline_core::{
-    Admission, Blob, Cancelled, Event, JobId, JobState, LaneStatus, Limits, Numbered, RosterStatus,
-    ServiceStatus, Span, Submission, SubmitError, Time, UnknownLane, UnknownService, Why,
+    Admission, Blob, Cancelled, Event, JobId, LaneStatus, Limits, Numbered, RosterStatus,
+    ServiceStatus, Span, Submission, SubmitError, Summary, Time, UnknownLane, UnknownService, Why,
 };
 use paceline_store::Store;
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
 
+use crate::answer::{Filter, JobView, Question, Reply};
 use crate::builder::Builder;
 use crate::clock::Clock;
-use crate::driver::{Driver, Ended, Message};
+use crate::driver::{Driver, Ended, Heartbeat, Message};
 use crate::following::{Following, News, NotSubmitted, end};
 use crate::job::Job;
 use crate::lane::{Lane, LaneError};
+use crate::once::{Once, Remembered};
 use crate::run::{Runner, Workers};
 use crate::service::{Roster, Service, ServiceError};
-use crate::turn::{Input, JobView, LaneAct, Machine, Question, Reply, RetryError};
+use crate::turn::{Input, LaneAct, Machine, RetryError};
 
 /// Submissions on their way to the loop at most; more wait their turn.
 const MOST_SUBMITTING: usize = 65_536;
@@ -85,7 +87,7 @@ impl Paceline {
         clock: Arc<Clock>,
         runtime: tokio::runtime::Handle,
         workers: Arc<Workers>,
-        groups: Vec<String>,
+        (groups, heartbeat): (Vec<String>, Option<Heartbeat>),
     ) -> std::io::Result<Paceline> {
         let (messages, inbox) = channel();
         let commits = Arc::new(AtomicU64::new(0));
@@ -99,6 +101,7 @@ impl Paceline {
             inbox,
             (events.clone(), kept.clone()),
             commits.clone(),
+            heartbeat,
         );
         let ended = Arc::new(OnceLock::new());
         let (alive, over) = tokio::sync::watch::channel(());
@@ -182,6 +185,43 @@ impl Paceline {
         answers
     }
 
+    /// Submits jobs in one commit and follows none of them: what became of each, durable when it
+    /// returns. With `once`, that is remembered too: see [`Paceline::remembered`].
+    pub async fn hand_in(
+        &self,
+        jobs: impl IntoIterator<Item = Job>,
+        once: Option<Once>,
+    ) -> Result<Vec<Result<Admission, NotSubmitted>>, Ended> {
+        let jobs: Vec<_> = jobs.into_iter().map(|job| self.prepare(job)).collect();
+        let permits = u32::try_from(jobs.len().min(MOST_SUBMITTING)).expect("bounded above");
+        let permit = self.shared.submitting.acquire_many(permits).await;
+        let _permit = permit.expect("the semaphore is never closed");
+        let mut ready = Vec::with_capacity(jobs.len());
+        let jobs: Vec<Result<(), NotSubmitted>> =
+            jobs.into_iter().map(|job| job.map(|job| ready.push(job))).collect();
+        let reply = self.ask(|to| match once {
+            Some(once) => Input::SubmitOnce(ready, once, to),
+            None => Input::Submit(ready, to),
+        });
+        let mut admissions = match reply.await? {
+            Reply::Submitted(admissions) => admissions.into_iter(),
+            other => unreachable!("jobs are answered by {other:?}"),
+        };
+        let mut next = || admissions.next().expect("one for each").map_err(NotSubmitted::from);
+        Ok(jobs.into_iter().map(|job| job.and_then(|()| next())).collect())
+    }
+
+    /// What became of jobs that were handed in under this name. Jobs that were described wrongly
+    /// are not among them.
+    pub async fn remembered(&self, name: &[u8]) -> Result<Option<Remembered>, Ended> {
+        match self.ask(|to| Input::Ask(Question::Remembered(name.into()), to)).await? {
+            Reply::Remembered(value) => {
+                Ok(value.and_then(|value| serde_json::from_slice(&value).ok()))
+            }
+            other => unreachable!("a memory is answered by {other:?}"),
+        }
+    }
+
     /// Asks the kind, without I/O, which calls do not apply (J6).
     fn prepare(&self, job: Job) -> Result<Submission, NotSubmitted> {
         let mut submission = job.build()?;
@@ -205,6 +245,10 @@ impl Paceline {
         match (*admission)? {
             Admission::Refused { retry_at } => Err(full(retry_at)),
             Admission::Duplicate(job) => Err(NotSubmitted::Duplicate(job)),
+            Admission::TooLate { wait, retry_at } => Err(NotSubmitted::TooLate {
+                wait,
+                retry_at: retry_at.map(crate::clock::system_time),
+            }),
             admission @ (Admission::Accepted(job)
             | Admission::Joined(job)
             | Admission::Replaced(job)) => {
@@ -276,18 +320,41 @@ impl Paceline {
         moment.since(self.shared.clock.time()).into()
     }
 
-    /// A page of jobs with numbers above `after`, in this state if one is named, and where the
-    /// next page starts, if there is one.
+    /// The moment of the wall clock at which engine time shows this.
+    pub fn wall(&self, moment: Time) -> SystemTime {
+        let now = self.shared.clock.reading().now;
+        crate::clock::system_time(now.wall_time(moment))
+    }
+
+    /// A page of jobs with numbers above `after` that fit, and where the next page starts, if there
+    /// is one. A page may be short, or empty, though there is a next one: no question looks at more
+    /// than so many jobs.
     pub async fn list(
         &self,
         after: Option<JobId>,
         most: usize,
-        state: Option<JobState>,
+        filter: impl Into<Filter>,
     ) -> Result<(Vec<JobView>, Option<JobId>), Ended> {
-        let question = Question::List(after.unwrap_or_default(), most, state);
+        let question = Question::List(after.unwrap_or_default(), most, filter.into());
         match self.ask(|to| Input::Ask(question, to)).await? {
             Reply::List(page, next) => Ok((page, next)),
             other => unreachable!("a list is answered by {other:?}"),
+        }
+    }
+
+    /// The jobs with this key: the newest finished one, and the unfinished one.
+    pub async fn keyed(&self, key: impl AsRef<[u8]>) -> Result<Vec<JobView>, Ended> {
+        match self.ask(|to| Input::Ask(Question::Keyed(key.as_ref().into()), to)).await? {
+            Reply::List(jobs, _) => Ok(jobs),
+            other => unreachable!("a key is answered by {other:?}"),
+        }
+    }
+
+    /// How much there is of everything.
+    pub async fn summary(&self) -> Result<Summary, Ended> {
+        match self.ask(|to| Input::Ask(Question::Summary, to)).await? {
+            Reply::Summary(summary) => Ok(summary),
+            other => unreachable!("a summary is answered by {other:?}"),
         }
     }
 
@@ -407,6 +474,20 @@ impl Paceline {
 
     /// Changes the limits of a lane or template from now on, until the engine stops (L11).
     pub async fn change(&self, lane: Lane) -> Result<Result<(), ChangeError>, Ended> {
+        self.set_limits(lane, LaneAct::Change).await
+    }
+
+    /// Adds a lane or template, or changes its limits, until the engine stops. A lane that was known
+    /// before the start, and not configured then, is refused as unknown: its history was not read.
+    pub async fn set_lane(&self, lane: Lane) -> Result<Result<(), ChangeError>, Ended> {
+        self.set_limits(lane, LaneAct::Set).await
+    }
+
+    async fn set_limits(
+        &self,
+        lane: Lane,
+        act: impl FnOnce(Box<Limits>) -> LaneAct,
+    ) -> Result<Result<(), ChangeError>, Ended> {
         match lane.build() {
             Err(error) => Ok(Err(error.into())),
             Ok((lane, Limits { group: Some(group), .. }))
@@ -415,7 +496,7 @@ impl Paceline {
                 Ok(Err(ChangeError::UnknownGroup { lane, group }))
             }
             Ok((name, limits)) => {
-                let done = self.act(&name, LaneAct::Change(Box::new(limits))).await?;
+                let done = self.act(&name, act(Box::new(limits))).await?;
                 Ok(done.map_err(ChangeError::from))
             }
         }

@@ -14,9 +14,10 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use crate::alarm::Alarm;
+use crate::answer::Reply;
 use crate::clock::Clock;
 use crate::driver::{Ended, Message};
-use crate::turn::{Input, Reply};
+use crate::turn::Input;
 use crate::worker::{AnyWorker, Call, Failed, Late, Running};
 
 /// How long an attempt may take on a lane that does not say.
@@ -163,7 +164,8 @@ async fn run_out(work: &mut Running<'_>, attempt: &Attempt, timeout: Span) -> To
 }
 
 fn panicked(panic: &(dyn std::any::Any + Send)) -> Told {
-    Told { verdict: Verdict::Panicked { message: panic_text(panic) }, announced: None }
+    let failure = Failure::permanent("panic").because(&panic_text(panic));
+    Told { verdict: Verdict::Lost { failure }, announced: None }
 }
 
 /// What a panic said.

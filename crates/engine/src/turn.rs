@@ -5,19 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use paceline_core::{
-    Admission, AttemptId, Blob, CachedAnswer, Cancelled, Core, Event, Happened, JobId, JobState,
-    LaneStatus, Limits, Lookup, Now, Numbered, Outcome, Plan, Report, Restore, RosterStatus,
-    RosterTerms, RunError, ServiceStatus, ServiceTerms, Setup, Span, Stamp, Start, Submission,
-    SubmitError, Time, Told, UnknownLane, UnknownService, Why, Write,
+    Admission, AttemptId, Blob, CachedAnswer, Core, Event, Happened, JobId, Limits, Lookup, Now,
+    Numbered, Outcome, Plan, Report, Restore, RosterTerms, ServiceTerms, Setup, Span, Stamp, Start,
+    Submission, SubmitError, Time, Told, Write,
 };
-use paceline_store::{Among, Store, StoreError, StoredJob};
+use paceline_store::{Store, StoreError};
 
+use crate::answer::{Question, Reply};
+use crate::once::Once;
 use crate::payloads::Payloads;
 
-/// Jobs looked at for one page of a list.
-const MOST_LISTED: usize = 10_000;
-/// Events in one answer.
-const MOST_EVENTS: usize = 1_000;
 /// How long until finished work is looked for that may be forgotten.
 const PRUNE_EVERY: Span = Span::mins(10);
 /// While there is something to forget, one small step per this.
@@ -28,6 +25,8 @@ const PRUNE_STEP: Span = Span::millis(200);
 pub enum Input<T> {
     /// Jobs to take in; each is answered for itself.
     Submit(Vec<Submission>, T),
+    /// The same, and what became of them is remembered under a name.
+    SubmitOnce(Vec<Submission>, Once, T),
     /// A finished job is to be tried again where it failed.
     Retry(JobId, T),
     /// A caller wants a job no more.
@@ -65,74 +64,8 @@ pub enum LaneAct {
     Reset,
     /// New limits from now on.
     Change(Box<Limits>),
-}
-
-/// What can be asked.
-#[derive(Clone, Debug)]
-pub enum Question {
-    /// Why the calls of a job wait.
-    Why(JobId),
-    /// One job.
-    Job(JobId),
-    /// What one job carries.
-    Payload(JobId),
-    /// Jobs with numbers above the first, so many at most, in this state if one is named.
-    List(JobId, usize, Option<JobState>),
-    /// The newest finished job with each of these keys.
-    Finished(Vec<Blob>),
-    /// All lanes.
-    Lanes,
-    /// All services.
-    Services,
-    /// All rosters.
-    Rosters,
-    /// What is kept under a name.
-    Note(Arc<str>),
-    /// Kept events with numbers above this one, so many at most.
-    Events(u64, usize),
-    /// Whether nothing is left to do.
-    Idle,
-}
-
-/// The answer to an input, to be given once it is durable.
-#[derive(Clone, Debug)]
-pub enum Reply {
-    /// One admission per submitted job.
-    Submitted(Vec<Result<Admission, SubmitError>>),
-    /// The job that tries again.
-    Retried(Result<Admission, RetryError>),
-    /// What became of the wish.
-    Cancelled(Cancelled),
-    /// The lane did as told.
-    Lane(Result<(), UnknownLane>),
-    /// The job that runs the service.
-    Run(Result<Admission, RunError>),
-    /// The service is marked.
-    Reset(Result<(), UnknownService>),
-    /// It is as told.
-    Kept,
-    /// By call number; nothing for a job that is finished or unknown.
-    Why(Vec<(u16, Why)>),
-    /// The job, if there is one.
-    Job(Option<Box<JobView>>),
-    /// The payload of the job, if there is one.
-    Payload(Option<Blob>),
-    /// A page of jobs, and where the next page starts.
-    List(Vec<JobView>, Option<JobId>),
-    /// One job or none per key, in the order asked.
-    Finished(Vec<Option<JobView>>),
-    /// Lanes by name.
-    Lanes(Vec<LaneStatus>),
-    /// Services by name.
-    Services(Vec<ServiceStatus>),
-    /// Rosters by name.
-    Rosters(Vec<RosterStatus>),
-    /// What is kept, if anything.
-    Note(Option<Blob>),
-    /// Kept events, and the number of the next one to come.
-    Events(Vec<Numbered>, u64),
-    /// Whether nothing is left to do.
-    Idle(bool),
+    /// A new lane, or new limits.
+    Set(Box<Limits>),
 }
 
 /// A job that cannot be tried again.
@@ -150,15 +83,6 @@ pub enum RetryError {
     /// It could not be submitted.
     #[error(transparent)]
     Submit(#[from] SubmitError),
-}
-
-/// A job as it stands.
-#[derive(Clone, Debug)]
-pub struct JobView {
-    /// What was submitted, and its report if it has one.
-    pub stored: StoredJob,
-    /// Waiting, running or what it came to.
-    pub state: JobState,
 }
 
 /// What to do once a turn is durable.
@@ -192,8 +116,8 @@ pub struct Reading {
 /// The rules and the store, which meet once per turn.
 #[derive(Debug)]
 pub struct Machine<S> {
-    core: Core,
-    store: S,
+    pub(crate) core: Core,
+    pub(crate) store: S,
     payloads: Payloads,
     /// What taking up the store has to make durable.
     left_over: Option<Plan>,
@@ -321,6 +245,12 @@ impl<S: Store> Machine<S> {
                 let admissions = admissions.collect();
                 replies.push((to, Reply::Submitted(admissions)));
             }
+            Input::SubmitOnce(jobs, once, to) => {
+                let admissions = jobs.into_iter().map(|job| self.submit(job, now, plan));
+                let admissions: Vec<_> = admissions.collect();
+                plan.writes.push(once.write(&admissions, now.time));
+                replies.push((to, Reply::Submitted(admissions)));
+            }
             Input::Retry(job, to) => {
                 let retried = self.retry(job, now, plan)?;
                 replies.push((to, Reply::Retried(retried)));
@@ -334,6 +264,7 @@ impl<S: Store> Machine<S> {
                     LaneAct::Resume => self.core.resume(&lane, plan),
                     LaneAct::Reset => self.core.reset(&lane, plan),
                     LaneAct::Change(limits) => self.core.change_limits(&lane, *limits, now, plan),
+                    LaneAct::Set(limits) => self.core.set_lane(&lane, *limits, now, plan),
                 };
                 replies.push((to, Reply::Lane(done)));
             }
@@ -472,71 +403,6 @@ impl<S: Store> Machine<S> {
             ready.push((start, payload));
         }
         Ok(ready)
-    }
-
-    fn answer(&mut self, question: Question, now: Now) -> Result<Reply, StoreError> {
-        Ok(match question {
-            Question::Why(job) => Reply::Why(self.core.why_job(job, now).unwrap_or_default()),
-            Question::Job(job) => {
-                let stored = self.store.job(job)?;
-                Reply::Job(stored.map(|stored| Box::new(self.view(stored))))
-            }
-            Question::Payload(job) => Reply::Payload(self.store.payload(job)?),
-            Question::List(after, most, state) => self.list(after, most, state)?,
-            Question::Finished(keys) => {
-                let found = self.store.finished(&keys)?;
-                let found = found.into_iter().map(|stored| stored.map(|stored| self.view(stored)));
-                Reply::Finished(found.collect())
-            }
-            Question::Lanes => Reply::Lanes(self.core.lane_statuses(now)),
-            Question::Services => Reply::Services(self.core.service_statuses(now)),
-            Question::Rosters => Reply::Rosters(self.core.roster_statuses(now)),
-            Question::Note(name) => Reply::Note(self.store.note(&name)?),
-            Question::Events(after, most) => {
-                let events = self.store.events(after, most.min(MOST_EVENTS))?;
-                Reply::Events(events, self.core.counters().event)
-            }
-            Question::Idle => Reply::Idle(self.core.is_idle()),
-        })
-    }
-
-    fn view(&self, stored: StoredJob) -> JobView {
-        let finished = stored.report.as_ref().map(|report| report.state);
-        let state = finished.unwrap_or_else(|| self.core.job_state(stored.record.id));
-        JobView { stored, state }
-    }
-
-    /// A page: as many jobs as asked for, or as many as may be looked at.
-    fn list(
-        &mut self,
-        mut after: JobId,
-        most: usize,
-        state: Option<JobState>,
-    ) -> Result<Reply, StoreError> {
-        let (mut page, mut seen) = (Vec::new(), 0);
-        // Whoever wants what is not finished does not pay for what is.
-        let among = match state {
-            Some(JobState::Waiting | JobState::Running) => Among::Unfinished,
-            _ => Among::All,
-        };
-        loop {
-            let jobs = self.store.list(after, most.clamp(1, 1_000), among)?;
-            let Some(last) = jobs.last() else { return Ok(Reply::List(page, None)) };
-            (after, seen) = (last.record.id, seen + jobs.len());
-            for stored in jobs {
-                let view = self.view(stored);
-                if state.is_none_or(|state| view.state == state) {
-                    let id = view.stored.record.id;
-                    page.push(view);
-                    if page.len() >= most {
-                        return Ok(Reply::List(page, Some(id)));
-                    }
-                }
-            }
-            if seen >= MOST_LISTED {
-                return Ok(Reply::List(page, Some(after)));
-            }
-        }
     }
 
     /// Forgets finished work in small steps, when its time has come.

@@ -11,9 +11,10 @@ use paceline_core::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::answer::{Question, Reply};
 use crate::driver::Ended;
 use crate::run::Attempt;
-use crate::turn::{Input, Question, Reply};
+use crate::turn::Input;
 
 /// What a worker returns: an outcome, or a failure that `?` made of an error.
 pub type Work = Result<Outcome, Failed>;
@@ -230,7 +231,14 @@ impl Outcome {
 
     /// Too fast for the service; with the time it wants to be left alone, if it said so (L6, L7).
     pub fn throttled(retry_after: Option<Duration>) -> Work {
-        Ok(Outcome::of(Verdict::Throttled { retry_after: retry_after.map(Span::from) }))
+        let retry_after = retry_after.map(Span::from);
+        Ok(Outcome::of(Verdict::Throttled { retry_after, again: true }))
+    }
+
+    /// The same for a call that cannot be made again: it has failed, and its lane slows down.
+    pub fn refused(retry_after: Option<Duration>) -> Work {
+        let retry_after = retry_after.map(Span::from);
+        Ok(Outcome::of(Verdict::Throttled { retry_after, again: false }))
     }
 
     /// In vain.
@@ -261,6 +269,11 @@ impl Failed {
     pub fn of(failure: Failure) -> Failed {
         let verdict = Verdict::Failed { failure, retry_after: None };
         Failed(Told { verdict, announced: None })
+    }
+
+    /// A failure that is not the service's, or nobody knows: its lane takes no note of it.
+    pub fn lost(failure: Failure) -> Failed {
+        Failed(Told { verdict: Verdict::Lost { failure }, announced: None })
     }
 
     /// The service wants to be left alone for so long: closes the lane (L6).

@@ -365,6 +365,7 @@ fn submission(world: &World, rng: &mut Rng, at: Time) -> Submission {
     }
     let mut job = Submission::new(spec, rng.next().to_le_bytes().as_slice().into());
     job.priority = (!rng.one_in(4)).then(|| *rng.pick(&Priority::ALL));
+    job.in_time = job.spec.start_within.is_some() && rng.one_in(2);
     job.deadline = rng.one_in(8).then(|| Span::millis(rng.range(0, 300_000)));
     job.due = match rng.range(0, 9) {
         0 => Due::In(Span::millis(rng.range(0, 120_000))),

@@ -63,6 +63,7 @@ impl Heard {
             Input::Lane(lane, act, _) => Heard::Lane(lane.clone(), act.clone()),
             Input::RunService(name, _) => Heard::Run(name.clone()),
             Input::Submit(..)
+            | Input::SubmitOnce(..)
             | Input::Retry(..)
             | Input::Ask(..)
             | Input::ResetService(..)

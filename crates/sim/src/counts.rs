@@ -58,6 +58,7 @@ impl Counts {
             Admission::Replaced(_) => self.more("replaced"),
             Admission::Duplicate(_) => self.more("duplicate refused"),
             Admission::Refused { .. } => self.more("refused for room"),
+            Admission::TooLate { .. } => self.more("refused as too late"),
         }
     }
 

@@ -110,12 +110,12 @@ impl Temper {
         } else if falls(self.refuses) {
             Verdict::Failed { failure: Failure::permanent("status_404"), retry_after: None }
         } else if falls(self.throttles) {
-            Verdict::Throttled { retry_after: self.retry_after(rng) }
+            Verdict::Throttled { retry_after: self.retry_after(rng), again: !rng.one_in(5) }
         } else if falls(self.moves) {
             let payload = rng.one_in(2).then(|| b"moved".as_slice().into());
             Verdict::Moved { lane: elsewhere.into(), payload }
         } else if falls(self.panics) {
-            Verdict::Panicked { message: "index out of bounds".into() }
+            Verdict::Lost { failure: Failure::permanent("panic").because("index out of bounds") }
         } else if falls(self.empty) {
             Verdict::Empty
         } else {

@@ -69,12 +69,17 @@ pub fn refused(class: &str) -> Reaction {
 
 /// Too fast: come again after this.
 pub fn throttled(after: &str) -> Reaction {
-    Reaction::new(Verdict::Throttled { retry_after: Some(span(after)) })
+    Reaction::new(Verdict::Throttled { retry_after: Some(span(after)), again: true })
 }
 
 /// Too fast, and no word of when.
 pub fn throttled_without_a_date() -> Reaction {
-    Reaction::new(Verdict::Throttled { retry_after: None })
+    Reaction::new(Verdict::Throttled { retry_after: None, again: true })
+}
+
+/// The same, for a call that cannot be made again.
+pub fn turned_away() -> Reaction {
+    Reaction::new(Verdict::Throttled { retry_after: None, again: false })
 }
 
 /// To be asked elsewhere.
@@ -84,7 +89,7 @@ pub fn moved(lane: &str) -> Reaction {
 
 /// The worker panics.
 pub fn panics() -> Reaction {
-    Reaction::new(Verdict::Panicked { message: "out of bounds".into() })
+    Reaction::new(Verdict::Lost { failure: Failure::permanent("panic").because("out of bounds") })
 }
 
 /// No answer for so long, and on the wire all the time.
@@ -195,6 +200,12 @@ impl Wish {
     #[must_use]
     pub fn start_within(self, most: &str) -> Wish {
         self.with(|job| job.spec.start_within = Some(span(most)))
+    }
+
+    /// Refused at once if it would not start within that.
+    #[must_use]
+    pub fn in_time(self) -> Wish {
+        self.with(|job| job.in_time = true)
     }
 
     /// With so many attempts in all.

@@ -55,6 +55,10 @@ impl Trace {
             Admission::Duplicate(job) => {
                 self.note(at, format_args!("submit {label}: refused, same as #{job}"));
             }
+            Admission::TooLate { wait, .. } => {
+                let wait = wait.map_or_else(|| "nobody knows how long".into(), |it| it.to_string());
+                self.note(at, format_args!("submit {label}: too late, it would wait {wait}"));
+            }
             Admission::Refused { retry_at } => {
                 let retry_at = seconds(retry_at);
                 self.note(at, format_args!("submit {label}: no room, again at {retry_at}"));

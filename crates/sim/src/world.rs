@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use paceline::turn::{Done, Input, LaneAct, Machine, Reading, Reply};
+use paceline::answer::Reply;
+use paceline::turn::{Done, Input, LaneAct, Machine, Reading};
 use paceline_core::{Admission, AttemptId, JobId, Mutant, Setup, Span, Submission, Time};
 use paceline_store::Memory;
 

@@ -246,3 +246,27 @@ async fn j4_nobody_answered_never_looks_like_nothing_found() {
         assert!(!matches!(report.calls[0].outcome, CallOutcome::Skipped(_)));
     }
 }
+
+#[tokio::test]
+async fn jobs_are_found_by_key_and_listed_by_kind_lane_and_tenant() {
+    let (pace, mut desk) = small();
+    let first = pace.submit(ask("x").key("k")).await.expect("accepted");
+    desk.next().await.done();
+    let first = soon(first.report()).await.expect("a report").job;
+    let second = pace.submit(ask("y").key("k").tenant("t")).await.expect("accepted").id();
+    let ids = |jobs: Vec<paceline::JobView>| -> Vec<u64> {
+        jobs.iter().map(|job| job.stored.record.id.0).collect()
+    };
+    assert_eq!(ids(pace.keyed("k").await.expect("it runs")), [first.0, second.0]);
+    assert_eq!(ids(pace.keyed("other").await.expect("it runs")), [0; 0]);
+    let of = |filter: paceline::Filter| async {
+        ids(pace.list(None, 10, filter).await.expect("it runs").0)
+    };
+    let all = paceline::Filter::default();
+    let tenant = paceline::Filter { tenant: Some("t".into()), ..all.clone() };
+    assert_eq!(of(tenant).await, [second.0]);
+    let kind = paceline::Filter { kind: Some("other".into()), ..all.clone() };
+    assert_eq!(of(kind).await, [0; 0]);
+    let lane = paceline::Filter { lane: Some("a".into()), ..all };
+    assert_eq!(of(lane).await, [first.0, second.0]);
+}

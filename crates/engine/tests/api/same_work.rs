@@ -1,7 +1,8 @@
 //! Jobs that are the same work, and callers that want one no more (D1, D2, W4).
 
 use paceline::{
-    Admission, Call, Cancelled, JobState, Lane, NotSubmitted, OnDuplicate, Outcome, Paceline,
+    Admission, Call, Cancelled, JobState, Lane, NotSubmitted, OnDuplicate, Once, Outcome, Paceline,
+    Span,
 };
 
 use crate::desk::{ask, small, soon, start};
@@ -177,4 +178,33 @@ async fn d1_an_unfinished_job_is_not_found_as_finished() {
     let found = soon(pace.finished(["k"])).await.expect("running").remove(0);
     let found = found.expect("the first one");
     assert_eq!((found.stored.record.id, found.state), (id, JobState::Done));
+}
+
+#[tokio::test]
+async fn what_was_handed_in_under_a_name_is_remembered_with_it_through_a_restart() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let open = || {
+        let (worker, desk) = crate::desk::desk();
+        let path = directory.path().join("store.db");
+        (start(Paceline::open(path).lane(Lane::new("a")).worker("ask", worker)), desk)
+    };
+    let once = || Once { name: b"n".as_slice().into(), mark: "m".into(), keep: Span::hours(1) };
+    let (pace, desk) = open();
+    let wrong = paceline::Job::new("nobody", &1).on(["a"]);
+    let unknown = ask("y").on(["b"]);
+    let told = pace.hand_in([ask("x"), wrong, unknown], Some(once())).await.expect("it runs");
+    assert!(matches!(told[0], Ok(Admission::Accepted(_))), "{told:?}");
+    assert!(matches!(told[1], Err(NotSubmitted::Unacceptable(_))), "{told:?}");
+    pace.stop(std::time::Duration::ZERO).await.expect("it stops");
+    drop((pace, desk));
+    let (pace, _desk) = open();
+    let known = pace.remembered(b"n").await.expect("it runs").expect("it is remembered");
+    assert_eq!(known.mark, "m");
+    let job = told[0].as_ref().expect("accepted").job().expect("a job");
+    assert_eq!(known.jobs[0], Ok(Admission::Accepted(job)));
+    assert_eq!(
+        known.jobs[1].as_ref().map_err(String::as_str),
+        Err("no lane named `b`: configure it, or a template such as `host:*` that covers it")
+    );
+    assert!(pace.remembered(b"other").await.expect("it runs").is_none());
 }

@@ -248,3 +248,18 @@ async fn b2_a_call_that_was_cut_off_is_not_made_twice_if_its_kind_says_so() {
     let job = soon(pace.job(cut_off)).await.expect("running").expect("it is known");
     assert_eq!(job.state, JobState::Failed);
 }
+
+#[tokio::test]
+async fn the_loop_shows_again_and_again_that_it_turns() {
+    let (beat, mut beats) = tokio::sync::mpsc::unbounded_channel();
+    let every = std::time::Duration::from_millis(5);
+    let engine = Paceline::in_memory().heartbeat(every, move || {
+        let _ = beat.send(());
+    });
+    let pace = start(engine);
+    for _ in 0..3 {
+        soon(beats.recv()).await.expect("it runs");
+    }
+    pace.stop(std::time::Duration::ZERO).await.expect("it stops");
+    while soon(beats.recv()).await.is_some() {}
+}

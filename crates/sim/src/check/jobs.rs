@@ -349,7 +349,9 @@ impl Book {
             return;
         }
         match &told.verdict {
-            Verdict::Unused | Verdict::Throttled { .. } => call.state = State::Waiting,
+            Verdict::Unused | Verdict::Throttled { again: true, .. } => {
+                call.state = State::Waiting;
+            }
             Verdict::Failed { failure, retry_after } => {
                 call.failures += 1;
                 call.refused = !failure.retryable;

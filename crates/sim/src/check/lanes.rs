@@ -308,7 +308,7 @@ impl Book {
                 (lane.cooldown_until, lane.failures, lane.rung) = (Time::ZERO, 0, 0);
                 (lane.slowed, lane.announced, lane.bent) = (None, None, false);
             }
-            LaneAct::Change(limits) => {
+            LaneAct::Change(limits) | LaneAct::Set(limits) => {
                 lane.change(limits, now);
                 if let Some(prefix) = name.strip_suffix('*') {
                     let configured: Vec<_> =
@@ -337,11 +337,11 @@ impl Book {
             return;
         }
         match &told.verdict {
-            Verdict::Throttled { retry_after: Some(after) }
+            Verdict::Throttled { retry_after: Some(after), .. }
             | Verdict::Failed { retry_after: Some(after), .. } => {
                 lane.cooldown_until = lane.cooldown_until.max(now + *after);
             }
-            Verdict::Throttled { retry_after: None } => {
+            Verdict::Throttled { retry_after: None, .. } => {
                 lane.bent = true;
                 // What was on the wire when the lane was last judged says nothing new.
                 if attempt > lane.judged {
@@ -361,7 +361,7 @@ impl Book {
                     }
                 }
             }
-            Verdict::Panicked { .. } | Verdict::Unused => {}
+            Verdict::Lost { .. } | Verdict::Unused => {}
             _ => (lane.failures, lane.rung, lane.slowed) = (0, 0, None),
         }
         if let Some(announced) = told.announced {

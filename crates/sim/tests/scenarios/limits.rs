@@ -403,3 +403,19 @@ fn l11_a_restart_with_limits_too_small_for_a_call_fails_it_also_on_a_lane_never_
     1.500 report #1 done, all
     ");
 }
+
+#[test]
+fn l7_a_call_that_cannot_be_made_again_slows_its_lane_down_and_has_failed() {
+    let mut world = World::new().lane("nyaa", every("1s"));
+    world.answer(1, turned_away());
+    world.submit(job(1).on("nyaa"));
+    world.submit(job(2).on("nyaa"));
+    insta::assert_snapshot!(world.run_for("5s"), @"
+    0.000 start #1 nyaa background
+    0.000 failed #1 nyaa throttled
+    0.000 report #1 failed, inconclusive
+    2.000 start #2 nyaa background
+    3.000 done #2 nyaa
+    3.000 report #2 done, all
+    ");
+}

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 
+use paceline::turn::LaneAct;
 use paceline_core::{Limits, Priority, Span};
 use paceline_sim::*;
 
@@ -227,4 +228,69 @@ fn w1_a_call_on_the_wire_that_others_join_waits_as_long_as_they_would() {
     43.000 done #1 nyaa
     43.000 report #1 done, all
     ");
+}
+
+#[test]
+fn w1_a_caller_that_wants_to_know_now_is_refused_when_the_limits_leave_no_room_in_its_time() {
+    let mut limits = windows(&["2/10s"]);
+    limits.in_flight = NonZeroU32::new(9).expect("above zero");
+    let mut world = World::new().lane("nyaa", limits);
+    for n in 1..=7 {
+        world.submit(job(n).on("nyaa").start_within("15s").in_time());
+    }
+    world.run_for("6s");
+    world.submit(job(8).on("nyaa").start_within("15s").in_time());
+    insta::assert_snapshot!(world.run_for("20s"), @"
+     0.000 submit 5: too late, it would wait 20s
+     0.000 submit 6: too late, it would wait 20s
+     0.000 submit 7: too late, it would wait 20s
+     0.000 start #1 nyaa background
+     0.000 start #2 nyaa background
+     1.000 done #1 nyaa
+     1.000 report #1 done, all
+     1.000 done #2 nyaa
+     1.000 report #2 done, all
+     6.000 submit 8: accepted as #5
+    10.000 start #3 nyaa background
+    10.000 start #4 nyaa background
+    11.000 done #3 nyaa
+    11.000 report #3 done, all
+    11.000 done #4 nyaa
+    11.000 report #4 done, all
+    20.000 start #5 nyaa background
+    21.000 done #5 nyaa
+    21.000 report #5 done, all
+    ");
+}
+
+#[test]
+fn w1_those_ahead_take_their_gaps_and_higher_priorities_go_first() {
+    let mut world = World::new().lane("nyaa", every("10s"));
+    world.submit(job(1).on("nyaa"));
+    world.run_for("1s");
+    world.submit(job(2).on("nyaa").start_within("15s").in_time());
+    world.submit(job(3).on("nyaa").start_within("15s").in_time());
+    world.submit(job(4).on("nyaa").start_within("15s").in_time().as_(Priority::Interactive));
+    insta::assert_snapshot!(world.run_for("20s"), @"
+     0.000 start #1 nyaa background
+     1.000 done #1 nyaa
+     1.000 report #1 done, all
+     1.000 submit 3: too late, it would wait 19s
+     1.000 submit 4: accepted as #3
+     1.000 start #3 nyaa interactive
+     2.000 done #3 nyaa
+     2.000 report #3 done, all
+    11.000 start #2 nyaa background
+    12.000 done #2 nyaa
+    12.000 report #2 done, all
+    ");
+}
+
+#[test]
+fn w1_nobody_knows_how_long_a_lane_stays_paused() {
+    let mut world = World::new().lane("nyaa", Limits::default());
+    world.tell_lane("nyaa", LaneAct::Pause);
+    world.run_for("1s");
+    world.submit(job(1).on("nyaa").start_within("15s").in_time());
+    insta::assert_snapshot!(world.run_for("20s"), @"1.000 submit 1: too late, it would wait nobody knows how long");
 }

@@ -1,0 +1,74 @@
+//! How long a call that joins now would wait for its lane, behind those ahead of it.
+
+use crate::core::Core;
+use crate::job::Submission;
+use crate::lane::{Demand, Lane};
+use crate::ledger::Ledger;
+use crate::limits::Window;
+use crate::priority::Priority;
+use crate::time::{Now, Span, Time};
+
+impl Core {
+    /// When a job that may be refused could start, if that is past its `start_within`. The limits
+    /// and the calls ahead are counted, how long those take is not: it may still come too late.
+    pub(crate) fn too_late(&self, submission: &Submission, now: Now) -> Option<Time> {
+        let budget = submission.spec.start_within.filter(|_| submission.in_time)?;
+        let priority = submission.priority.unwrap_or_default();
+        let cost = submission.spec.cost.get();
+        let lanes = submission.spec.stages.first()?.iter();
+        // A lane that does not exist yet is open.
+        let known = lanes.map(|name| self.lane_names.get(name).map(|&lane| &self.lanes[lane]));
+        let starts = known.map(|lane| match lane {
+            Some(lane) => self.foreseen(lane, Demand { priority, rank: priority, cost }, now.time),
+            None => now.time,
+        });
+        starts.min().filter(|at| *at > now.time + budget)
+    }
+
+    /// When a call with this demand would start at the earliest.
+    fn foreseen(&self, lane: &Lane, demand: Demand, now: Time) -> Time {
+        if lane.paused {
+            return Time::NEVER;
+        }
+        let group = lane.group.map(|group| &self.groups[group]);
+        let first = lane.opening(demand).latest(self.group_opening(lane, demand.cost));
+        let (mut ahead, mut gaps) = (0, Span::ZERO);
+        for priority in Priority::ALL.into_iter().filter(|other| *other <= demand.priority) {
+            let waiting = lane.queues.of(priority).len() as u64;
+            ahead += waiting;
+            gaps += lane.gap(priority).times(waiting);
+        }
+        let windows = lane.limits.windows.iter().zip(lane.since);
+        let windows = windows.map(|(window, since)| {
+            after(&lane.ledger, window, window.allowed(demand.priority), since, ahead, now)
+        });
+        let of_group = group.into_iter().flat_map(|group| {
+            let windows = group.limits.windows.iter().zip(&group.since);
+            windows.map(move |(window, &since)| {
+                let max = u64::from(window.rate.max.get());
+                after(&group.ledger, window, max, since, ahead, now)
+            })
+        });
+        let by_gaps = first.at.max(now) + gaps;
+        windows.chain(of_group).fold(by_gaps, Time::max)
+    }
+}
+
+/// When a window has room for one call after so many others.
+fn after(
+    ledger: &Ledger,
+    window: &Window,
+    allowed: u64,
+    since: Time,
+    ahead: u64,
+    now: Time,
+) -> Time {
+    if allowed == 0 {
+        return Time::NEVER;
+    }
+    // A whole window's worth of calls ahead takes a whole window.
+    let (whole, rest) = (ahead / allowed, ahead % allowed);
+    let cost = u32::try_from(rest + 1).unwrap_or(u32::MAX);
+    let at = ledger.opening(window.rate.per, allowed, since, cost).max(now);
+    at + window.rate.per.times(whole)
+}

@@ -1,0 +1,43 @@
+//! Work that is handed in once, however often its caller repeats itself: what became of it is
+//! remembered in the very commit that accepts it.
+
+use paceline_core::{Admission, Blob, CachedAnswer, CachedValue, Span, SubmitError, Time, Write};
+use serde::{Deserialize, Serialize};
+
+/// Where it is remembered: among the answers of a lane that no lane can be.
+pub(crate) const PLACE: &str = "";
+
+/// Under which name a submission is remembered.
+#[derive(Clone, Debug)]
+pub struct Once {
+    /// The caller's name for it.
+    pub name: Blob,
+    /// What it was told with it, to be compared.
+    pub mark: String,
+    /// For how long.
+    pub keep: Span,
+}
+
+/// What became of an earlier submission.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Remembered {
+    /// What was told with it.
+    pub mark: String,
+    /// What became of each job: its admission, or why it can never be accepted.
+    pub jobs: Vec<Result<Admission, String>>,
+}
+
+impl Once {
+    pub(crate) fn write(self, admissions: &[Result<Admission, SubmitError>], now: Time) -> Write {
+        let told = |it: &Result<Admission, SubmitError>| it.clone().map_err(|e| e.to_string());
+        let remembered =
+            Remembered { mark: self.mark, jobs: admissions.iter().map(told).collect() };
+        let value = serde_json::to_vec(&remembered).expect("plain words are JSON").into();
+        Write::Answer(CachedAnswer {
+            lane: PLACE.into(),
+            key: self.name,
+            value: Some(CachedValue { conclusive: true, value }),
+            expires_at: now + self.keep,
+        })
+    }
+}

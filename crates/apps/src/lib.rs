@@ -3,4 +3,5 @@
 pub mod call;
 pub mod fetch;
 pub mod http;
+pub mod relay;
 pub mod services;

@@ -2,10 +2,12 @@
 
 mod document;
 mod find;
+mod headers;
 mod keys;
 mod lanes;
 mod nearest;
 mod print;
+mod server;
 mod services;
 mod settings;
 mod size;
@@ -13,9 +15,9 @@ mod size;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use anyhow::Context as _;
 use paceline_apps::call::Place;
 use paceline_apps::services::Act;
 use paceline_core::{GroupLimits, Limits, Settings, Span};
@@ -25,7 +27,9 @@ use document::{Notes, Section};
 
 pub use document::Mistake;
 pub use find::Surroundings;
+pub use headers::{HeaderConfig, Source};
 pub use print::print;
+pub use server::ServerConfig;
 pub use services::{RosterConfig, ServiceConfig, WhenConfig};
 pub use size::{Size, SizeError};
 
@@ -53,8 +57,8 @@ pub struct Config {
     pub keep_finished: Span,
     /// Memory for cached answers, in bytes.
     pub cache_bytes: u64,
-    /// Where the daemon listens.
-    pub listen: SocketAddr,
+    /// What the daemon is told.
+    pub server: ServerConfig,
 }
 
 /// One lane, or a template for lanes whose names begin alike (L10).
@@ -64,6 +68,10 @@ pub struct LaneConfig {
     pub name: String,
     /// Where the service is, for tools that need to know.
     pub url: Option<String>,
+    /// What its requests are told.
+    pub headers: Vec<HeaderConfig>,
+    /// Whether it may be in a private network though its url is a name.
+    pub private: bool,
     /// Its rules.
     pub limits: Limits,
 }
@@ -110,7 +118,7 @@ impl Config {
             store_path: surroundings.store_path(),
             keep_finished: Span::days(7),
             cache_bytes: 64 << 20,
-            listen: (Ipv4Addr::LOCALHOST, 7400).into(),
+            server: ServerConfig::default(),
         }
     }
 
@@ -149,12 +157,21 @@ impl Config {
         Ok(config)
     }
 
-    /// Where the services of lanes are; the address of a service that names no lane is its own.
-    pub fn places(&self) -> BTreeMap<String, Place> {
+    /// Where the services of lanes are, with their secrets; the address of a service that names no
+    /// lane is its own.
+    pub fn places(&self) -> anyhow::Result<BTreeMap<String, Place>> {
         let place = |url: &str| Place { url: Url::parse(url).ok(), ..Place::default() };
+        let directory = self.file.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
         let mut places = BTreeMap::new();
         for lane in &self.lanes {
-            let here = lane.url.as_deref().map(place).unwrap_or_default();
+            let headers = lane.headers.iter().map(|header| header.resolve(directory));
+            let headers = headers.collect::<anyhow::Result<_>>();
+            let here = Place {
+                headers: headers.with_context(|| format!("the lane `{}`", lane.name))?,
+                private: lane.private,
+                timeout: lane.limits.timeout.map(Into::into),
+                ..lane.url.as_deref().map(place).unwrap_or_default()
+            };
             places.insert(lane.name.clone(), here);
         }
         for service in self.services.iter().filter(|service| service.lane.is_none()) {
@@ -167,13 +184,14 @@ impl Config {
                 places.insert(paceline::own_lane(&service.name), here);
             }
         }
-        places
+        Ok(places)
     }
 
     fn read(&mut self, root: &Section<'_>, notes: &mut Notes<'_>) {
         root.check_sections(notes);
         settings::read_store(self, root, notes);
         settings::read_settings(self, root, notes);
+        server::read_server(self, root, notes);
         lanes::read_groups(self, root, notes);
         lanes::read_lanes(self, root, notes);
         services::read_services(self, root, notes);

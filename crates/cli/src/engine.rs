@@ -8,6 +8,7 @@ use paceline::{Builder, Group, Lane, Paceline, SERVICE_KIND, StartError, StoreEr
 use paceline_apps::call::{HttpWorker, Places};
 use paceline_apps::http::proxy::Proxies;
 use paceline_apps::services::{ServiceWorker, Tasks};
+use paceline_server::Doors;
 
 use crate::config::{Config, Surroundings};
 use crate::exit::Later;
@@ -29,8 +30,32 @@ pub(crate) enum For {
     Looking,
 }
 
+/// What a configuration says beyond limits. A reload changes it under a running engine.
+#[derive(Clone, Default)]
+pub(crate) struct Known {
+    places: Places,
+    tasks: Tasks,
+}
+
+impl Known {
+    /// From now on it is as this configuration says.
+    pub(crate) fn set(&self, config: &Config) -> anyhow::Result<()> {
+        self.places.set(config.places()?);
+        let tasks = config.services.iter().map(|it| (it.name.clone(), it.task.clone()));
+        self.tasks.set(tasks.collect());
+        Ok(())
+    }
+}
+
+/// An engine, and what belongs to it.
+pub(crate) struct Engine {
+    pub(crate) pace: Paceline,
+    pub(crate) doors: Doors,
+    pub(crate) known: Known,
+}
+
 /// The lanes, groups, settings and services of the configuration.
-fn builder(config: &Config, what: For) -> anyhow::Result<Builder> {
+fn builder(config: &Config, what: For, known: &Known) -> anyhow::Result<(Builder, Doors)> {
     let mut builder = Paceline::open(&config.store_path);
     for lane in &config.lanes {
         builder = builder.lane(Lane::with_limits(&lane.name, lane.limits.clone()));
@@ -38,12 +63,11 @@ fn builder(config: &Config, what: For) -> anyhow::Result<Builder> {
     for (name, limits) in &config.groups {
         builder = builder.group(Group::with_limits(name, limits.clone()));
     }
-    let (tasks, places) = (Tasks::default(), Places::default());
-    tasks.set(config.services.iter().map(|it| (it.name.clone(), it.task.clone())).collect());
-    places.set(config.places());
-    let http =
-        Arc::new(HttpWorker::new(places, &Proxies::from_env(|name| std::env::var(name).ok())?));
-    builder = builder.worker(SERVICE_KIND, ServiceWorker::new(tasks, http));
+    let proxies = Proxies::from_env(|name| std::env::var(name).ok())?;
+    let http = Arc::new(HttpWorker::new(known.places.clone(), &proxies));
+    let doors = Doors::new(http.clone());
+    builder = doors.register(builder);
+    builder = builder.worker(SERVICE_KIND, ServiceWorker::new(known.tasks.clone(), http));
     builder = config.services.iter().fold(builder, |builder, it| builder.service(it.service()));
     if what != For::Calls {
         builder = config.rosters.iter().fold(builder, |builder, it| builder.roster(it.roster()));
@@ -52,23 +76,36 @@ fn builder(config: &Config, what: For) -> anyhow::Result<Builder> {
         builder = builder.at_rest();
     }
     let settings = config.settings.clone();
-    Ok(builder
+    let builder = builder
         .settings(|own| *own = paceline::Settings { hash_seed: own.hash_seed, ..settings })
         .keep_finished(config.keep_finished)
-        .cache_bytes(usize::try_from(config.cache_bytes).unwrap_or(usize::MAX)))
+        .cache_bytes(usize::try_from(config.cache_bytes).unwrap_or(usize::MAX));
+    Ok((builder, doors))
 }
 
 /// Starts an engine. A store that somebody else has is waited for, for a while.
 pub(crate) async fn start(config: &Config, what: For) -> anyhow::Result<Paceline> {
+    Ok(start_with(config, what, |builder| builder).await?.pace)
+}
+
+/// The same, with something added to it.
+pub(crate) async fn start_with(
+    config: &Config,
+    what: For,
+    mut add: impl FnMut(Builder) -> Builder,
+) -> anyhow::Result<Engine> {
     if config.store_path == Surroundings::of_process().store_path()
         && let Some(directory) = config.store_path.parent()
     {
         std::fs::create_dir_all(directory)
             .with_context(|| format!("no directory `{}` for the store", directory.display()))?;
     }
+    let known = Known::default();
+    known.set(config)?;
     let mut waited = Duration::ZERO;
     loop {
-        match builder(config, what)?.start() {
+        let (builder, doors) = builder(config, what, &known)?;
+        match add(builder).start() {
             Err(StartError::Store(error @ StoreError::InUse { .. })) => {
                 if waited == Duration::ZERO {
                     let (path, seconds) = (config.store_path.display(), PATIENCE.as_secs());
@@ -78,7 +115,7 @@ pub(crate) async fn start(config: &Config, what: For) -> anyhow::Result<Paceline
                     return Err(Later(error.to_string()).into());
                 }
             }
-            started => return Ok(started?),
+            started => return Ok(Engine { pace: started?, doors, known }),
         }
         tokio::time::sleep(LOOK_EVERY).await;
         waited += LOOK_EVERY;

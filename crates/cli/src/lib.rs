@@ -2,7 +2,9 @@
 
 pub mod bench;
 pub mod config;
+mod daemon;
 pub mod demo;
+mod door;
 mod engine;
 pub mod exit;
 pub mod fetch;
@@ -10,4 +12,6 @@ mod interrupt;
 mod loopback;
 pub mod mock;
 pub mod output;
+pub mod serve;
 pub mod services;
+pub mod token;

@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use paceline_cli::config::{Config, Surroundings, print};
 use paceline_cli::exit::Exit;
 use paceline_cli::output::{data, fail};
-use paceline_cli::{bench, demo, fetch, mock, services};
+use paceline_cli::{bench, demo, fetch, mock, serve, services, token};
 
 /// Jobs are many small pieces of memory that come and go together.
 #[global_allocator]
@@ -34,6 +34,8 @@ enum Command {
     Fetch(Box<fetch::Arguments>),
     /// Work that comes again: programs on rosters, each at its own time
     Services(services::Arguments),
+    /// The daemon: an HTTP API for programs in any language, permits, relay, rosters
+    Serve(serve::Arguments),
     /// A rate-limited service to test clients against
     Mock(Box<mock::Arguments>),
     /// What this machine does: rates, latencies, recovery, limits
@@ -66,6 +68,8 @@ enum ConfigCommand {
         /// The file; else the one that would be used
         file: Option<PathBuf>,
     },
+    /// Make a token for the daemon: it goes to stderr, its hash for the configuration to stdout
+    Token(token::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -84,9 +88,14 @@ fn run(cli: Cli) -> anyhow::Result<Exit> {
             let config = Config::load(cli.config.as_deref(), &Surroundings::of_process())?;
             services::run(&arguments, &config)
         }
+        Command::Serve(arguments) => {
+            let config = Config::load(cli.config.as_deref(), &Surroundings::of_process())?;
+            serve::run(&arguments, &config)
+        }
         Command::Mock(arguments) => mock::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Config(ConfigCommand::Print) => done(&print()),
+        Command::Config(ConfigCommand::Token(arguments)) => token::run(&arguments),
         Command::Config(ConfigCommand::Check { file }) => check(file.or(cli.config).as_deref()),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use paceline_core::{
-    Admission, Blob, Cancelled, JobId, JobState, LaneStatus, Lookup, Now, Numbered, RosterStatus,
-    RunError, ServiceStatus, SubmitError, Summary, UnknownLane, UnknownService, Why,
+    Admission, Blob, Cancelled, JobId, JobState, LaneStatus, Lookup, Now, Numbered, Outcome,
+    RosterStatus, RunError, ServiceStatus, SubmitError, Summary, UnknownLane, UnknownService, Why,
 };
 use paceline_store::{Among, Store, StoreError, StoredJob};
 
@@ -12,6 +12,10 @@ use crate::turn::{Machine, RetryError};
 
 /// Jobs looked at for one page of a list: more would hold up everybody else.
 const MOST_LISTED: usize = 2_000;
+/// Jobs that are read at once for it.
+const MOST_READ: usize = 100;
+/// Bytes of values in one page, about.
+const LARGEST_PAGE: usize = 8 << 20;
 /// Events in one answer.
 const MOST_EVENTS: usize = 1_000;
 
@@ -123,8 +127,33 @@ impl From<Option<JobState>> for Filter {
     }
 }
 
+impl JobView {
+    /// The same without what the answers brought, which may be much.
+    #[must_use]
+    pub fn without_values(mut self) -> JobView {
+        let calls = self.stored.report.iter_mut().flat_map(|report| report.calls.iter_mut());
+        for call in calls {
+            if let Outcome::Done { value, .. } = &mut call.outcome {
+                *value = Blob::default();
+            }
+        }
+        self
+    }
+
+    /// The size of what its answers brought.
+    fn size(&self) -> usize {
+        let calls = self.stored.report.iter().flat_map(|report| report.calls.iter());
+        let values = calls.filter_map(|call| match &call.outcome {
+            Outcome::Done { value, .. } => Some(value.len()),
+            _ => None,
+        });
+        values.sum()
+    }
+}
+
 impl Filter {
-    fn fits(&self, job: &JobView) -> bool {
+    /// Whether a job is one of those.
+    pub fn fits(&self, job: &JobView) -> bool {
         let spec = &job.stored.record.spec;
         let on = |lane: &Arc<str>| spec.stages.iter().flatten().any(|other| other == lane);
         self.state.is_none_or(|state| job.state == state)
@@ -146,7 +175,7 @@ impl<S: Store> Machine<S> {
             }
             Question::Payload(job) => Reply::Payload(self.store.payload(job)?),
             Question::List(after, most, filter) => self.list(after, most, &filter)?,
-            Question::Keyed(key) => self.keyed(key)?,
+            Question::Keyed(key) => self.keyed(&key)?,
             Question::Finished(keys) => {
                 let found = self.store.finished(&keys)?;
                 let found = found.into_iter().map(|stored| stored.map(|stored| self.view(stored)));
@@ -184,22 +213,23 @@ impl<S: Store> Machine<S> {
         most: usize,
         filter: &Filter,
     ) -> Result<Reply, StoreError> {
-        let (mut page, mut seen) = (Vec::new(), 0);
+        let (mut page, mut seen, mut size) = (Vec::new(), 0, 0);
         // Whoever wants what is not finished does not pay for what is.
         let among = match filter.state {
             Some(JobState::Waiting | JobState::Running) => Among::Unfinished,
             _ => Among::All,
         };
         loop {
-            let jobs = self.store.list(after, most.clamp(1, 1_000), among)?;
+            let jobs = self.store.list(after, most.clamp(1, MOST_READ), among)?;
             let Some(last) = jobs.last() else { return Ok(Reply::List(page, None)) };
             (after, seen) = (last.record.id, seen + jobs.len());
             for stored in jobs {
                 let view = self.view(stored);
                 if filter.fits(&view) {
                     let id = view.stored.record.id;
+                    size += view.size();
                     page.push(view);
-                    if page.len() >= most {
+                    if page.len() >= most || size >= LARGEST_PAGE {
                         return Ok(Reply::List(page, Some(id)));
                     }
                 }
@@ -211,9 +241,9 @@ impl<S: Store> Machine<S> {
     }
 
     /// The unfinished job with a key, and the newest finished one.
-    fn keyed(&mut self, key: Blob) -> Result<Reply, StoreError> {
-        let mut found = self.store.finished(std::slice::from_ref(&key))?;
-        if let Some(job) = self.core.job_with_key(&key) {
+    fn keyed(&mut self, key: &Blob) -> Result<Reply, StoreError> {
+        let mut found = self.store.finished(std::slice::from_ref(key))?;
+        if let Some(job) = self.core.job_with_key(key) {
             found.push(self.store.job(job)?);
         }
         let jobs = found.into_iter().flatten().map(|stored| self.view(stored));

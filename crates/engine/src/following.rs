@@ -77,7 +77,10 @@ pub(crate) fn end(ended: &OnceLock<Ended>) -> Ended {
 
 fn told(wait: Option<Span>) -> String {
     match wait {
-        Some(wait) => format!(": its lane has no place for it for {wait}"),
+        Some(wait) => {
+            let wait = Span::millis(wait.as_millis() + 1);
+            format!(": its lane has no place for it for {wait}")
+        }
         None => ": its lane is paused".to_string(),
     }
 }

@@ -28,16 +28,22 @@ pub struct Remembered {
 }
 
 impl Once {
-    pub(crate) fn write(self, admissions: &[Result<Admission, SubmitError>], now: Time) -> Write {
+    /// What is to be remembered. If nothing was accepted, its caller may well try again.
+    pub(crate) fn write(
+        self,
+        admissions: &[Result<Admission, SubmitError>],
+        now: Time,
+    ) -> Option<Write> {
+        admissions.iter().flatten().find_map(|admission| admission.job())?;
         let told = |it: &Result<Admission, SubmitError>| it.clone().map_err(|e| e.to_string());
         let remembered =
             Remembered { mark: self.mark, jobs: admissions.iter().map(told).collect() };
         let value = serde_json::to_vec(&remembered).expect("plain words are JSON").into();
-        Write::Answer(CachedAnswer {
+        Some(Write::Answer(CachedAnswer {
             lane: PLACE.into(),
             key: self.name,
             value: Some(CachedValue { conclusive: true, value }),
             expires_at: now + self.keep,
-        })
+        }))
     }
 }

@@ -283,6 +283,13 @@ impl Paceline {
         }
     }
 
+    /// The same without waiting for the answer, for callers that are on their way out.
+    pub fn withdraw(&self, job: JobId) {
+        let (to, _) = oneshot::channel();
+        // An engine that has ended runs nothing.
+        let _ = self.send(Message::Ask(Input::Cancel(job, to)));
+    }
+
     /// Submits a finished job again, for the lanes that gave no answer.
     pub async fn retry(&self, job: JobId) -> Result<Result<Admission, RetryError>, Ended> {
         match self.ask(|to| Input::Retry(job, to)).await? {
@@ -318,6 +325,11 @@ impl Paceline {
     /// How long it is until a moment that the engine named; zero if that has passed.
     pub fn until(&self, moment: Time) -> Duration {
         moment.since(self.shared.clock.time()).into()
+    }
+
+    /// What the wall clock shows.
+    pub fn now(&self) -> SystemTime {
+        crate::clock::system_time(crate::clock::wall())
     }
 
     /// The moment of the wall clock at which engine time shows this.

@@ -248,7 +248,7 @@ impl<S: Store> Machine<S> {
             Input::SubmitOnce(jobs, once, to) => {
                 let admissions = jobs.into_iter().map(|job| self.submit(job, now, plan));
                 let admissions: Vec<_> = admissions.collect();
-                plan.writes.push(once.write(&admissions, now.time));
+                plan.writes.extend(once.write(&admissions, now.time));
                 replies.push((to, Reply::Submitted(admissions)));
             }
             Input::Retry(job, to) => {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use hyper::header::{HeaderName, HeaderValue};
 use url::Url;
@@ -20,6 +21,8 @@ pub struct Place {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// Whether it may be in a private network though its url is a name.
     pub private: bool,
+    /// How long one of its answers may take to begin.
+    pub timeout: Option<Duration>,
 }
 
 /// Secrets are not for logs.
@@ -40,10 +43,11 @@ pub struct Places(Arc<RwLock<BTreeMap<String, Place>>>);
 
 /// Whom a request goes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Whom {
-    pub(super) url: Url,
-    pub(super) reach: Reach,
-    pub(super) headers: Vec<(HeaderName, HeaderValue)>,
+pub(crate) struct Whom {
+    pub(crate) url: Url,
+    pub(crate) reach: Reach,
+    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
+    pub(crate) timeout: Option<Duration>,
 }
 
 impl Places {
@@ -80,7 +84,7 @@ impl Places {
     }
 
     /// Whom this request on this lane goes to, if it may.
-    pub(super) fn whom(&self, lane: &str, ask: &Ask) -> Result<Whom, AskError> {
+    pub(crate) fn whom(&self, lane: &str, ask: &Ask) -> Result<Whom, AskError> {
         let place = self.of(lane).unwrap_or_default();
         let url = match (ask.target()?, &place.url) {
             (Target::Path(path), Some(base)) => below(base, path)?,
@@ -101,7 +105,7 @@ impl Places {
         };
         let own = place.private || place.url.as_ref().is_some_and(says_private);
         let reach = if own { Reach::Everywhere } else { Reach::Public };
-        Ok(Whom { url, reach, headers: place.headers })
+        Ok(Whom { url, reach, headers: place.headers, timeout: place.timeout })
     }
 }
 

@@ -1,5 +1,6 @@
 //! The worker of the kind `http`: one request, and what its answer means.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::header::{AUTHORIZATION, COOKIE, HOST, HeaderMap, HeaderValue, LOCATION, USER_AGENT};
@@ -19,15 +20,16 @@ use crate::http::{Client, Exchange, HttpError, Origin, Patience, Reach, Refusal,
 /// Redirects that are followed one after another.
 const MOST_HOPS: u8 = 10;
 /// Who asks, unless the caller says otherwise.
-const AGENT: &str = concat!("paceline/", env!("CARGO_PKG_VERSION"));
+pub(crate) const AGENT: &str = concat!("paceline/", env!("CARGO_PKG_VERSION"));
 
-/// Makes requests that payloads describe.
+/// Makes requests that payloads describe. Clones share their connections.
+#[derive(Clone)]
 pub struct HttpWorker {
     places: Places,
     /// For lanes whose own url says that they are near.
-    near: Client,
+    near: Arc<Client>,
     /// For all others.
-    public: Client,
+    public: Arc<Client>,
 }
 
 impl HttpWorker {
@@ -39,11 +41,27 @@ impl HttpWorker {
             first_byte: Duration::from_hours(24),
             idle: Duration::from_hours(24),
         };
-        let client = |reach| Client::new(patience, proxies.clone()).within(reach);
+        let client = |reach| Arc::new(Client::new(patience, proxies.clone()).within(reach));
         HttpWorker { places, near: client(Reach::Everywhere), public: client(Reach::Public) }
     }
 
-    fn client(&self, reach: Reach) -> &Client {
+    /// What is wrong with a payload on a lane, before anything is asked. Whether there is such a
+    /// lane is not for this to say.
+    pub fn check(&self, payload: &[u8], lane: &str) -> Result<(), AskError> {
+        let ask = Ask::read(payload)?;
+        if self.places.of(lane).is_none() {
+            return Ok(());
+        }
+        let whom = self.places.whom(lane, &ask)?;
+        request(self.client(whom.reach), &ask, &whom).map(drop)
+    }
+
+    /// Where lanes are.
+    pub(crate) fn places(&self) -> &Places {
+        &self.places
+    }
+
+    pub(crate) fn client(&self, reach: Reach) -> &Client {
         match reach {
             Reach::Everywhere => &self.near,
             Reach::Public => &self.public,
@@ -144,7 +162,7 @@ fn request(client: &Client, ask: &Ask, whom: &Whom) -> Result<Request<Upload>, A
 }
 
 /// The address as this request names it: whole for a proxy that reads along, else only its path.
-fn target(url: &Url, client: &Client) -> Option<Uri> {
+pub(crate) fn target(url: &Url, client: &Client) -> Option<Uri> {
     if client.reads_along(url) {
         let mut whole = url.clone();
         whole.set_fragment(None);

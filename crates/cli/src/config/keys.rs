@@ -137,7 +137,43 @@ pub(super) const SECTIONS: &[Reference] = &[
         section: "server",
         example: None,
         says: "The daemon, `paceline serve`.",
-        keys: &[default("listen", r#""127.0.0.1:7400""#, "The address and port it listens on.")],
+        keys: &[
+            default(
+                "listen",
+                r#""127.0.0.1:7400""#,
+                "The address and port it listens on. Any other than this machine's own needs tokens.",
+            ),
+            default("grace", r#""30s""#, "How long running calls may take when it stops."),
+            default(
+                "hosts",
+                "[]",
+                "Names, beside addresses and localhost, under which it is reached.",
+            ),
+            default("max_body", r#""8MiB""#, "The largest body of a request."),
+            default("connections", "16384", "Connections at once."),
+            default(
+                "keep_events",
+                "100000",
+                "Events that are kept at least, for those who come back and ask what they missed.",
+            ),
+        ],
+    },
+    Reference {
+        section: "tokens",
+        example: Some("example"),
+        says: "Who may ask the daemon for what. Without any: everybody on this machine, everything. `paceline config token NAME` makes one.",
+        keys: &[
+            example(
+                "sha256",
+                r#""9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08""#,
+                "The SHA-256 of the token, which itself stands nowhere.",
+            ),
+            example(
+                "role",
+                r#""operate""#,
+                "\"read\" looks; \"operate\" also submits, cancels, uses permits and the relay, pauses lanes; \"admin\" also changes limits and resets.",
+            ),
+        ],
     },
     Reference {
         section: "lanes",
@@ -145,6 +181,16 @@ pub(super) const SECTIONS: &[Reference] = &[
         says: "One outside service and its limits. A name that ends in `*`, as in [lanes.\"host:*\"], is a template: lanes whose names begin so are made on demand.",
         keys: &[
             example("url", r#""https://api.example.org""#, "Where the service is."),
+            example(
+                "headers",
+                r#"{ authorization = { env = "EXAMPLE_TOKEN", prefix = "Bearer " }, x-key = { file = "key.txt" }, user-agent = "me" }"#,
+                "What its requests are told. Secrets stand in the environment or in a file, and are never shown.",
+            ),
+            default(
+                "private",
+                "false",
+                "Whether a url that is a name may lead into a private network.",
+            ),
             example("every", r#""1s""#, "The gap between calls. Without it: none."),
             example(
                 "limits",

@@ -10,6 +10,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::document::{Notes, Section, element, shown};
+use super::headers::read_headers;
 use super::keys::LIMIT_KEYS;
 use super::nearest::nearest;
 use super::settings::{above_zero, count};
@@ -113,7 +114,9 @@ fn read_lane(
     {
         note_limits(&error, section, &windows, notes);
     }
-    LaneConfig { name: name.to_string(), url, limits }
+    let headers = read_headers(section, notes);
+    let private = section.flag("private", notes).unwrap_or(false);
+    LaneConfig { name: name.to_string(), url, headers, private, limits }
 }
 
 fn read_group_name(

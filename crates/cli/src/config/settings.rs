@@ -1,13 +1,12 @@
-//! The sections that set up the engine: store, workers, queue, cache, server.
+//! The sections that set up the engine: store, workers, queue, cache.
 
-use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use paceline_core::{AcrossLanes, SettingsError, Span};
 
 use super::Config;
-use super::document::{Notes, Section, shown};
+use super::document::{Notes, Section};
 use super::size::Size;
 
 /// The most of anything that is counted in a setting.
@@ -19,10 +18,10 @@ const MOST_LANES: u32 = 1_000_000;
 /// The largest payload that may be allowed.
 const LARGEST_PAYLOAD: Size = Size(256 << 20);
 
-const SPAN: &str = "a span of time like \"90s\"";
-const SIZE: &str = "a size like \"10MiB\"";
+pub(super) const SPAN: &str = "a span of time like \"90s\"";
+pub(super) const SIZE: &str = "a size like \"10MiB\"";
 
-/// Reads `[store]` and `[server]`.
+/// Reads `[store]`.
 pub(super) fn read_store(config: &mut Config, root: &Section<'_>, notes: &mut Notes<'_>) {
     if let Some(store) = root.section("store", notes) {
         store.check_keys("store", notes);
@@ -38,19 +37,6 @@ pub(super) fn read_store(config: &mut Config, root: &Section<'_>, notes: &mut No
             config.store_path = PathBuf::from(path);
         }
         set(&mut config.keep_finished, store.parsed("keep_finished", SPAN, notes));
-    }
-    if let Some(server) = root.section("server", notes) {
-        server.check_keys("server", notes);
-        let what = "an address and port like \"127.0.0.1:7400\"";
-        if let Some(text) = server.text("listen", what, notes) {
-            match text.parse::<SocketAddr>() {
-                Ok(listen) => config.listen = listen,
-                Err(_) => notes.note(
-                    server.place("listen"),
-                    format!("`server.listen`: `{}` is not {what}", shown(text)),
-                ),
-            }
-        }
     }
 }
 
@@ -136,7 +122,7 @@ pub(super) fn above_zero(
     Some(span)
 }
 
-fn set<T>(setting: &mut T, value: Option<T>) {
+pub(super) fn set<T>(setting: &mut T, value: Option<T>) {
     if let Some(value) = value {
         *setting = value;
     }

@@ -1,0 +1,248 @@
+//! The worker of the kind `relay`: one request on, its answer back, both as streams.
+
+use std::time::Duration;
+
+use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use hyper::{Request, StatusCode};
+use paceline::{Call, Failed, Failure, OnCrash, Outcome, Work, Worker};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::visit::{Answer, Broken, Payload, Relay, Reply, Visit};
+use crate::call::{AGENT, Ask, Whom, target};
+use crate::http::announced::{announced, retry_after};
+use crate::http::{Client, Exchange, HttpError, Origin, Refusal, Upload, refusal};
+
+/// Pieces of an answer on their way to a caller who reads slowly.
+const MOST_AHEAD: usize = 4;
+/// How long a caller may take for one piece, and a service for the next.
+const STALLED: Duration = Duration::from_mins(1);
+/// How long an answer may take to begin where the lane does not say.
+const FIRST_BYTE: Duration = Duration::from_mins(1);
+/// No stream goes on for longer.
+const LONGEST: Duration = Duration::from_hours(24);
+
+/// Headers that belong to one connection and are not passed on (RFC 9110, 7.6.1).
+const OF_THE_CONNECTION: [&str; 9] = [
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Forwards visits.
+pub struct RelayWorker(Relay);
+
+impl RelayWorker {
+    /// A worker for the visits of this relay.
+    pub fn new(relay: Relay) -> RelayWorker {
+        RelayWorker(relay)
+    }
+}
+
+impl Worker for RelayWorker {
+    async fn run(&self, call: Call) -> Work {
+        let Payload { visit: number, .. } = call.payload()?;
+        let Some((visit, reply)) = self.0.take(number) else {
+            return Err(gone("nobody waits for it any more"));
+        };
+        self.forward(&call, number, visit, reply).await
+    }
+
+    fn sends_itself(&self) -> bool {
+        true
+    }
+
+    fn on_crash(&self) -> OnCrash {
+        OnCrash::Fail
+    }
+
+    fn timeout(&self, _payload: &[u8], _lane: &str) -> Option<Duration> {
+        Some(LONGEST)
+    }
+}
+
+/// A failure that says nothing about the service.
+fn gone(why: &str) -> Failed {
+    Failed::lost(Failure::permanent("gone").because(why))
+}
+
+impl RelayWorker {
+    async fn forward(&self, call: &Call, number: u64, visit: Visit, mut reply: Reply) -> Work {
+        let ask = Ask { path: Some(visit.path.clone()), ..Ask::default() };
+        let whom = match self.0.http.places().whom(call.lane(), &ask) {
+            Ok(whom) => whom,
+            Err(error) => return Err(Failed::of(error.into())),
+        };
+        let client = self.0.http.client(whom.reach);
+        let connection = tokio::select! {
+            connection = client.connection(&whom.url) => connection,
+            () = reply.closed() => return Err(gone("its caller has left")),
+        };
+        if let Err(late) = call.sending() {
+            // Nothing was sent: it waits for its next turn.
+            self.0.put_back(number, visit, reply);
+            if let Ok(connection) = connection {
+                client.keep(&whom.url, connection);
+            }
+            return Err(late.into());
+        }
+        let began = Instant::now();
+        let exchange = async {
+            let request = request(visit, &whom, client).ok_or_else(|| not_a_request(&whom))?;
+            let first_byte = whom.timeout.unwrap_or(FIRST_BYTE);
+            let send = client.send(&whom.url, connection?, request);
+            let too_late = |_| Err(HttpError::Timeout("waiting for an answer", first_byte));
+            tokio::time::timeout(first_byte, send).await.unwrap_or_else(too_late)
+        };
+        let exchange = tokio::select! {
+            exchange = exchange => exchange,
+            () = reply.closed() => return Err(gone("its caller has left")),
+        };
+        match exchange {
+            Ok(exchange) => {
+                let upstream = began.elapsed();
+                pass_back(call, client, &whom.url, exchange, reply, upstream).await
+            }
+            Err(error) => {
+                let timed_out = matches!(error, HttpError::Timeout(..));
+                let message = error.to_string();
+                let _ = reply.send(Err(Broken { timed_out, message }));
+                Outcome::failed(error.failure())
+            }
+        }
+    }
+}
+
+fn not_a_request(whom: &Whom) -> HttpError {
+    HttpError::NotHttp(whom.url.path().to_string())
+}
+
+fn request(visit: Visit, whom: &Whom, client: &Client) -> Option<Request<Upload>> {
+    let mut request = Request::new(visit.body);
+    *request.method_mut() = visit.method;
+    *request.uri_mut() = target(&whom.url, client)?;
+    let mut headers = visit.headers;
+    strip(&mut headers);
+    let host = Origin::of(&whom.url)?.authority();
+    headers.insert(HOST, HeaderValue::from_str(&host).ok()?);
+    if !headers.contains_key(USER_AGENT) {
+        // Some servers refuse those who say nothing of themselves.
+        headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+    }
+    if let Some(login) = client.proxy_authorization(&whom.url) {
+        headers.insert(hyper::header::PROXY_AUTHORIZATION, login);
+    }
+    // What the lane says comes last: no caller overrides a configured secret.
+    for (name, value) in &whom.headers {
+        headers.insert(name.clone(), value.clone());
+    }
+    *request.headers_mut() = headers;
+    Some(request)
+}
+
+/// Takes away what belongs to one connection, be it because `Connection` says so.
+pub(super) fn strip(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all("connection")
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|names| names.split(','))
+        .filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok())
+        .collect();
+    for name in named {
+        headers.remove(name);
+    }
+    for name in OF_THE_CONNECTION {
+        headers.remove(name);
+    }
+    // Of a body that still comes, the client says itself how long it is.
+    headers.remove("content-length");
+}
+
+/// The answer, head first, then piece by piece as fast as its caller reads.
+async fn pass_back(
+    call: &Call,
+    client: &Client,
+    url: &url::Url,
+    mut exchange: Exchange,
+    reply: Reply,
+    upstream: Duration,
+) -> Work {
+    let (status, mut headers) = (exchange.status, std::mem::take(&mut exchange.headers));
+    let said = announced(&headers, call.wall());
+    let wait = retry_after(&headers, call.wall());
+    let length = headers.get("content-length").cloned();
+    strip(&mut headers);
+    if let Some(length) = length {
+        headers.insert("content-length", length);
+    }
+    let (pieces, body) = mpsc::channel(MOST_AHEAD);
+    if reply.send(Ok(Answer { status, headers, body, upstream })).is_err() {
+        return Err(gone("its caller has left"));
+    }
+    loop {
+        let next = tokio::time::timeout(STALLED, client.piece(url, &mut exchange)).await;
+        let next = next.unwrap_or(Err(HttpError::Timeout("the next piece of the body", STALLED)));
+        let piece = match next {
+            Ok(Some(piece)) => Ok(piece),
+            Ok(None) => break client.finish(url, exchange).await,
+            Err(error) => {
+                let broken = Broken { timed_out: false, message: error.to_string() };
+                let _ = pieces.send(Err(broken)).await;
+                return Outcome::failed(error.failure());
+            }
+        };
+        let sent = tokio::time::timeout(STALLED, pieces.send(piece)).await;
+        if !matches!(sent, Ok(Ok(()))) {
+            return Err(gone("its caller has left, or does not read"));
+        }
+    }
+    let work = verdict(status, wait);
+    match (work, said) {
+        (Ok(outcome), Some(said)) => Ok(outcome.announcing(said)),
+        (Err(failed), Some(said)) => Err(failed.announcing(said)),
+        (work, None) => work,
+    }
+}
+
+/// What a status says about the lane; the call is over either way.
+fn verdict(status: StatusCode, wait: Option<Duration>) -> Work {
+    if status.is_client_error() || status.is_server_error() {
+        return match refusal(status, wait) {
+            Refusal::Throttled(wait) => Outcome::refused(wait),
+            Refusal::Failed(failure, Some(wait)) => Err(Failed::of(failure).retry_after(wait)),
+            Refusal::Failed(failure, None) => Outcome::failed(failure),
+        };
+    }
+    Outcome::done(serde_json::json!({ "status": status.as_u16() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_belongs_to_one_connection_is_not_passed_on() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("connection", "close, x-mine"),
+            ("x-mine", "1"),
+            ("te", "trailers"),
+            ("content-length", "3"),
+            ("authorization", "Bearer upstream"),
+            ("x-other", "2"),
+        ] {
+            headers.append(name, HeaderValue::from_static(value));
+        }
+        strip(&mut headers);
+        let mut left: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["authorization", "x-other"]);
+    }
+}

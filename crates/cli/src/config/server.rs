@@ -1,0 +1,151 @@
+//! The sections of the daemon: where it listens, and who may ask it for what.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use data_encoding::HEXLOWER_PERMISSIVE;
+use paceline_core::{Span, check_name};
+use paceline_server::{Role, Token};
+
+use super::Config;
+use super::document::{Notes, Section, shown};
+use super::settings::{SIZE, SPAN, set};
+use super::size::Size;
+
+/// Connections at most.
+const MOST_CONNECTIONS: u32 = 1_000_000;
+/// Events at most.
+const MOST_EVENTS: u32 = 100_000_000;
+/// The largest body of a request that may be allowed.
+const LARGEST_BODY: Size = Size(1 << 30);
+/// Tokens and names at most.
+const MOST_NAMES: usize = 1_000;
+
+/// What the daemon is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerConfig {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// How long running calls may take when it stops.
+    pub grace: Span,
+    /// Names under which it is reached.
+    pub hosts: Vec<String>,
+    /// The largest body of a request.
+    pub max_body: Size,
+    /// Connections at once.
+    pub connections: u32,
+    /// Events that are kept at least.
+    pub keep_events: u32,
+    /// Who may ask; nobody named means everybody on this machine.
+    pub tokens: Vec<Token>,
+}
+
+impl Default for ServerConfig {
+    fn default() -> ServerConfig {
+        ServerConfig {
+            listen: (Ipv4Addr::LOCALHOST, 7400).into(),
+            grace: Span::secs(30),
+            hosts: Vec::new(),
+            max_body: Size(8 << 20),
+            connections: 16_384,
+            keep_events: 100_000,
+            tokens: Vec::new(),
+        }
+    }
+}
+
+/// Reads `[server]` and `[tokens.NAME]`.
+pub(super) fn read_server(config: &mut Config, root: &Section<'_>, notes: &mut Notes<'_>) {
+    if let Some(section) = root.section("server", notes) {
+        section.check_keys("server", notes);
+        let server = &mut config.server;
+        set(&mut server.listen, read_listen(&section, notes));
+        set(&mut server.grace, section.parsed("grace", SPAN, notes));
+        set(&mut server.connections, section.whole("connections", 1..=MOST_CONNECTIONS, notes));
+        set(&mut server.keep_events, section.whole("keep_events", 1..=MOST_EVENTS, notes));
+        let max_body: Option<Size> = section.parsed("max_body", SIZE, notes);
+        if max_body.is_some_and(|size| size == Size(0) || size > LARGEST_BODY) {
+            let what = format!("`server.max_body` must be above zero and at most {LARGEST_BODY}");
+            notes.note(section.place("max_body"), what);
+        }
+        set(&mut server.max_body, max_body);
+        server.hosts = read_hosts(&section, notes);
+    }
+    read_tokens(config, root, notes);
+}
+
+fn read_listen(section: &Section<'_>, notes: &mut Notes<'_>) -> Option<SocketAddr> {
+    let what = "an address and port like \"127.0.0.1:7400\"";
+    let text = section.text("listen", what, notes)?;
+    let listen = text.parse::<SocketAddr>();
+    if listen.is_err() {
+        let what = format!("`server.listen`: `{}` is not {what}", shown(text));
+        notes.note(section.place("listen"), what);
+    }
+    listen.ok()
+}
+
+fn read_hosts(section: &Section<'_>, notes: &mut Notes<'_>) -> Vec<String> {
+    const WHAT: &str = "a list of names like [\"paceline.example.org\"], without ports";
+    let Some(array) = section.array("hosts", WHAT, notes) else { return Vec::new() };
+    let plain = |text: &&str| {
+        !text.is_empty()
+            && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.' || b == b'-')
+    };
+    let mut hosts = Vec::new();
+    for value in array.iter().take(MOST_NAMES) {
+        match value.get_ref().as_str().filter(plain) {
+            Some(host) => hosts.push(host.to_string()),
+            None => notes.note(value.span().start, format!("`server.hosts` must be {WHAT}")),
+        }
+    }
+    hosts
+}
+
+fn read_tokens(config: &mut Config, root: &Section<'_>, notes: &mut Notes<'_>) {
+    let Some(tokens) = root.section("tokens", notes) else { return };
+    for (name, at, _) in tokens.entries() {
+        if notes.full() || config.server.tokens.len() == MOST_NAMES {
+            return;
+        }
+        if let Err(error) = check_name("token", name) {
+            notes.note(at, error.to_string());
+        }
+        let Some(section) = tokens.section(name, notes) else { continue };
+        section.check_keys("tokens", notes);
+        let sha256 = read_hash(at, &section, notes);
+        let role = read_role(at, &section, notes);
+        if let (Some(sha256), Some(role)) = (sha256, role) {
+            config.server.tokens.push(Token { name: name.to_string(), sha256, role });
+        }
+    }
+}
+
+/// Whoever writes the token itself must not find it repeated.
+fn read_hash(at: usize, section: &Section<'_>, notes: &mut Notes<'_>) -> Option<[u8; 32]> {
+    let path = section.path_of("sha256");
+    let wrong = format!(
+        "`{path}` must be the SHA-256 of a token in 64 digits: `paceline config token NAME` makes both"
+    );
+    if section.value("sha256").is_none() {
+        notes.note(at, wrong);
+        return None;
+    }
+    let text = section.text("sha256", "a text", notes)?;
+    let hash = HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok();
+    let hash = hash.and_then(|hash| <[u8; 32]>::try_from(hash).ok());
+    if hash.is_none() {
+        notes.note(section.place("sha256"), wrong);
+    }
+    hash
+}
+
+fn read_role(at: usize, section: &Section<'_>, notes: &mut Notes<'_>) -> Option<Role> {
+    const WHAT: &str = "\"read\", \"operate\" or \"admin\"";
+    let text = section.text("role", WHAT, notes);
+    let role = Role::ALL.into_iter().find(|role| Some(role.name()) == text);
+    if role.is_none() && (text.is_some() || section.value("role").is_none()) {
+        let place = if text.is_some() { section.place("role") } else { at };
+        notes.note(place, format!("`{}` must be {WHAT}", section.path_of("role")));
+    }
+    role
+}

@@ -1,0 +1,84 @@
+//! Where a daemon is found: a file beside its store says how to reach it, to its owner alone.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use data_encoding::BASE64URL_NOPAD;
+use serde::{Deserialize, Serialize};
+
+/// How to reach a daemon.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct Daemon {
+    /// Where it listens.
+    pub(crate) address: SocketAddr,
+    /// What opens it to whoever may read this, if it asks for tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) token: Option<String>,
+}
+
+/// The file, for as long as the daemon lives.
+#[derive(Debug)]
+pub(crate) struct Posted(PathBuf);
+
+impl Drop for Posted {
+    fn drop(&mut self) {
+        // A file that stays leads to nobody: whoever reads it finds that out.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn beside(store: &Path) -> PathBuf {
+    let mut name = store.file_name().unwrap_or_default().to_os_string();
+    name.push(".daemon");
+    store.with_file_name(name)
+}
+
+impl Daemon {
+    /// Tells those who may know.
+    pub(crate) fn post(&self, store: &Path) -> io::Result<Posted> {
+        let file = beside(store);
+        let fresh = file.with_extension("daemon.new");
+        let _ = fs::remove_file(&fresh);
+        let mut writing =
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+        writing.write_all(&serde_json::to_vec(self)?)?;
+        fs::rename(&fresh, &file)?;
+        Ok(Posted(file))
+    }
+
+    /// The daemon that said it owns this store; it may be gone.
+    pub(crate) fn of(store: &Path) -> Option<Daemon> {
+        serde_json::from_slice(&fs::read(beside(store)).ok()?).ok()
+    }
+}
+
+/// A token that nobody can guess.
+pub(crate) fn new_token() -> anyhow::Result<String> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("no randomness: {error}"))?;
+    Ok(format!("pace_{}", BASE64URL_NOPAD.encode(&bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_to_reach_a_daemon_is_for_its_owner_alone_and_goes_with_it() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = directory.path().join("paceline.db");
+        let token = Some(new_token().expect("randomness"));
+        let daemon = Daemon { address: ([127, 0, 0, 1], 7400).into(), token };
+        let posted = daemon.post(&store).expect("written");
+        assert_eq!(Daemon::of(&store), Some(daemon.clone()));
+        let file = fs::metadata(directory.path().join("paceline.db.daemon")).expect("there");
+        assert_eq!(file.permissions().mode() & 0o777, 0o600);
+        let again = daemon.post(&store).expect("written over");
+        drop((posted, again));
+        assert_eq!(Daemon::of(&store), None);
+    }
+}

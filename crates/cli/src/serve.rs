@@ -1,0 +1,192 @@
+//! `paceline serve`: the daemon, from its configuration to its end.
+
+mod log;
+mod reload;
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use paceline::{Builder, Paceline};
+use paceline_server::{Access, Bounds, Role, Server, Terms, Token, digest};
+use sd_notify::NotifyState;
+use tokio::net::TcpListener;
+use tokio::signal::unix::SignalKind;
+
+use crate::config::{Config, ServerConfig};
+use crate::daemon::{Daemon, new_token};
+use crate::engine::{Engine, For, start_with};
+use crate::exit::Exit;
+use crate::fetch::Usage;
+use crate::interrupt::Signals;
+use crate::output::say;
+
+/// How the daemon runs.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = AFTER)]
+pub struct Arguments {
+    /// Listen here, whatever the configuration says; port 0 takes any that is free
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// What the log on stderr looks like; without it: text on a terminal, else JSON
+    #[arg(long, value_enum, value_name = "FORM")]
+    log: Option<log::Form>,
+}
+
+const AFTER: &str = "\
+The API is described at /api/v1/openapi.json. SIGTERM or Ctrl-C lets what runs finish within
+`server.grace` and leaves the rest for the next start; a second one ends it at once. SIGHUP reads the
+configuration again: lanes and services change, work is not dropped.";
+
+/// Runs the command.
+pub fn run(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
+    log::start(arguments.log);
+    let mut config = config.clone();
+    if let Some(listen) = arguments.listen {
+        config.server.listen = listen;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let exit = runtime.block_on(serve(&config));
+    // What is still open belongs to clients that do not matter any more.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    exit
+}
+
+/// Who may ask, this machine's owner included, and how the owner asks.
+fn access(server: &ServerConfig) -> anyhow::Result<(Access, Option<String>)> {
+    let (mut tokens, hosts) = (server.tokens.clone(), server.hosts.clone());
+    if tokens.is_empty() {
+        if !server.listen.ip().is_loopback() {
+            let listen = server.listen;
+            let what = format!(
+                "`{listen}` can be reached by others: add tokens (`paceline config token NAME`), or \
+                 listen on 127.0.0.1"
+            );
+            return Err(Usage(what).into());
+        }
+        return Ok((Access { tokens, hosts }, None));
+    }
+    let own = new_token()?;
+    let sha256 = data_encoding::HEXLOWER.decode(digest(&own).as_bytes())?;
+    let sha256 = sha256.try_into().map_err(|_| anyhow::anyhow!("a digest has 32 bytes"))?;
+    tokens.push(Token { name: "owner".to_string(), sha256, role: Role::Admin });
+    Ok((Access { tokens, hosts }, Some(own)))
+}
+
+async fn serve(config: &Config) -> anyhow::Result<Exit> {
+    let (access, token) = access(&config.server)?;
+    let listen = config.server.listen;
+    let listener = TcpListener::bind(listen).await;
+    let listener = listener
+        .with_context(|| format!("cannot listen on `{listen}`, choose another with `--listen`"))?;
+    let address = listener.local_addr()?;
+    let mut signals = Heard::new()?;
+    let engine = start_with(config, For::Rosters, |builder| {
+        let builder = builder.keep_events(u64::from(config.server.keep_events));
+        with_watchdog(builder)
+    });
+    let engine = engine.await?;
+    let max_body = usize::try_from(config.server.max_body.0).unwrap_or(usize::MAX);
+    let server = Server::new(engine.pace.clone(), engine.doors.clone(), Terms { access, max_body });
+    let posted = Daemon { address, token }.post(&config.store_path);
+    let _posted = posted.context("cannot write beside the store")?;
+    let connections = room_for(config.server.connections as usize);
+    let bounds = Bounds { connections, ..Bounds::default() };
+    tracing::info!(%address, store = %config.store_path.display(), "ready");
+    say(format_args!("listening on http://{address}; Ctrl-C stops"));
+    let _ = sd_notify::notify(false, &[NotifyState::Ready]);
+    let exit = std::sync::Mutex::new(Ok(Exit::Done));
+    let over = async {
+        let end = attend(&engine, &server, config, &mut signals).await;
+        *exit.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = end;
+    };
+    server.clone().serve(listener, bounds, over).await;
+    exit.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// systemd hears from the loop itself that it turns.
+fn with_watchdog(builder: Builder) -> Builder {
+    let mut micros = 0;
+    if !sd_notify::watchdog_enabled(false, &mut micros) {
+        return builder;
+    }
+    // Twice in its time, so that one late turn is no death.
+    builder.heartbeat(Duration::from_micros(micros / 2), || {
+        let _ = sd_notify::notify(false, &[NotifyState::Watchdog]);
+    })
+}
+
+/// As many connections as there are files for, some being needed for calls and the store.
+fn room_for(wanted: usize) -> usize {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    const OTHERS: u64 = 256;
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let room = usize::try_from(files.saturating_sub(OTHERS)).unwrap_or(usize::MAX).max(16);
+    if room < wanted {
+        tracing::warn!(wanted, room, "the system allows too few files for so many connections");
+    }
+    room.min(wanted)
+}
+
+/// The signals that a daemon hears.
+struct Heard {
+    terminate: Signals,
+    interrupt: Signals,
+    hangup: Signals,
+}
+
+impl Heard {
+    fn new() -> std::io::Result<Heard> {
+        Ok(Heard {
+            terminate: Signals::new(&[SignalKind::terminate()])?,
+            interrupt: Signals::new(&[SignalKind::interrupt()])?,
+            hangup: Signals::new(&[SignalKind::hangup()])?,
+        })
+    }
+}
+
+/// Whether the process is asked to stop, and how it ends then.
+async fn attend(
+    engine: &Engine,
+    server: &Server,
+    config: &Config,
+    signals: &mut Heard,
+) -> anyhow::Result<Exit> {
+    let mut config = config.clone();
+    let exit = loop {
+        tokio::select! {
+            () = signals.terminate.next() => break Exit::Done,
+            () = signals.interrupt.next() => break Exit::Interrupted,
+            () = signals.hangup.next() => reload::reload(engine, &mut config).await?,
+            ended = engine.pace.ended() => return Err(ended.into()),
+        }
+    };
+    server.stopping();
+    let _ = sd_notify::notify(false, &[NotifyState::Stopping]);
+    let grace = Duration::from(config.server.grace);
+    tracing::info!(grace_s = grace.as_secs(), "stopping");
+    say(format_args!(
+        "finishing what runs, {} at most; once more ends it at once",
+        config.server.grace
+    ));
+    stop(&engine.pace, grace, signals).await?;
+    tracing::info!("stopped");
+    Ok(exit)
+}
+
+async fn stop(pace: &Paceline, grace: Duration, signals: &mut Heard) -> anyhow::Result<()> {
+    let again = AtomicBool::new(false);
+    tokio::select! {
+        stopped = pace.stop(grace) => stopped?,
+        () = signals.terminate.next() => again.store(true, Ordering::Relaxed),
+        () = signals.interrupt.next() => again.store(true, Ordering::Relaxed),
+    }
+    if again.into_inner() {
+        pace.stop(Duration::ZERO).await?;
+    }
+    Ok(())
+}

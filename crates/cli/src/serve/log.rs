@@ -1,0 +1,35 @@
+//! The daemon's log: one line per change of state, on stderr.
+
+use std::io::IsTerminal as _;
+
+use clap::ValueEnum;
+use tracing::Level;
+
+/// What the log looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Form {
+    /// For eyes
+    Text,
+    /// For programs
+    Json,
+    /// Warnings only
+    Quiet,
+}
+
+/// From now on lines are written.
+pub(super) fn start(form: Option<Form>) {
+    let eyes = std::io::stderr().is_terminal();
+    let form = form.unwrap_or(if eyes { Form::Text } else { Form::Json });
+    let level = if form == Form::Quiet { Level::WARN } else { Level::INFO };
+    let colour = eyes && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let lines = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .with_ansi(colour);
+    // A second log in one process, as in tests, is not needed.
+    let _ = match form {
+        Form::Json => lines.json().flatten_event(true).try_init(),
+        Form::Text | Form::Quiet => lines.try_init(),
+    };
+}

@@ -1,0 +1,80 @@
+//! `Idempotency-Key`: a request that is sent again, because its answer was lost, does nothing twice.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::http::StatusCode;
+use axum::http::header::HeaderMap;
+use data_encoding::HEXLOWER;
+use paceline::{Once, Span};
+use sha2::{Digest as _, Sha256};
+
+use crate::access::Caller;
+use crate::problem::{Answer, Problem};
+
+/// How long a request is remembered.
+const KEPT_FOR: Span = Span::hours(24);
+/// The longest key.
+const LONGEST: usize = 255;
+
+/// Requests with keys that are being answered.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct InFlight(Arc<Mutex<HashSet<[u8; 32]>>>);
+
+/// One of them, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Pass {
+    in_flight: InFlight,
+    name: [u8; 32],
+    mark: String,
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        self.in_flight.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.name);
+    }
+}
+
+impl InFlight {
+    /// The key of a request, if it has one and nobody else is being answered under it.
+    pub(crate) fn enter(
+        &self,
+        caller: &Caller,
+        headers: &HeaderMap,
+        body: &[u8],
+    ) -> Answer<Option<Pass>> {
+        let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
+        let key = key.to_str().ok().filter(|key| !key.is_empty() && key.len() <= LONGEST);
+        let Some(key) = key else {
+            let detail = format!("`Idempotency-Key` has 1 to {LONGEST} printable characters");
+            return Err(Problem::malformed(detail));
+        };
+        let owner = [caller.name.as_bytes(), b"\0", key.as_bytes()].concat();
+        let name: [u8; 32] = Sha256::digest(&owner).into();
+        let mark = HEXLOWER.encode(&Sha256::digest(body));
+        if !self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name) {
+            let detail = "a request with this `Idempotency-Key` is being answered: wait for it";
+            return Err(Problem::new(StatusCode::CONFLICT, "in_flight", detail));
+        }
+        Ok(Some(Pass { in_flight: self.clone(), name, mark }))
+    }
+}
+
+impl Pass {
+    pub(crate) fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// Refuses a body other than the one that was first sent with this key.
+    pub(crate) fn compare(&self, mark: &str) -> Answer<()> {
+        if self.mark == mark {
+            return Ok(());
+        }
+        let detail = "this `Idempotency-Key` was used with another body: take another key";
+        Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "key_reused", detail))
+    }
+
+    pub(crate) fn once(&self) -> Once {
+        Once { name: self.name.as_slice().into(), mark: self.mark.clone(), keep: KEPT_FOR }
+    }
+}

@@ -1,0 +1,221 @@
+//! What went wrong, as `application/problem+json` (RFC 9457).
+
+use std::borrow::Cow;
+use std::time::{Duration, SystemTime};
+
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use axum::response::{IntoResponse, Response};
+use paceline::{ChangeError, Ended, JobId, NotSubmitted, RetryError, Span, SubmitError};
+use serde::Serialize;
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::view::stamp;
+
+/// What went wrong. Boxed, because answers are mostly good.
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Problem(Box<Details>);
+
+/// What went wrong.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+struct Details {
+    /// What the status means.
+    #[schema(value_type = String)]
+    title: Cow<'static, str>,
+    /// The status of the answer.
+    status: u16,
+    /// A word that programs may rely on.
+    #[schema(value_type = String)]
+    reason: &'static str,
+    /// For people: what is wrong, and what to do about it.
+    detail: String,
+    /// The lane that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lane: Option<String>,
+    /// The job that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job: Option<u64>,
+    /// When to try again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_at: Option<String>,
+    /// How long it would take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wait_ms: Option<u64>,
+    #[serde(skip)]
+    retry_after: Option<Duration>,
+}
+
+impl PartialSchema for Problem {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+        Details::schema()
+    }
+}
+
+impl ToSchema for Problem {}
+
+/// An answer, or what went wrong.
+pub(crate) type Answer<T> = Result<T, Problem>;
+
+impl Problem {
+    pub(crate) fn new(
+        status: StatusCode,
+        reason: &'static str,
+        detail: impl Into<String>,
+    ) -> Problem {
+        Problem(Box::new(Details {
+            title: status.canonical_reason().unwrap_or("Problem").into(),
+            status: status.as_u16(),
+            reason,
+            detail: detail.into(),
+            lane: None,
+            job: None,
+            retry_at: None,
+            wait_ms: None,
+            retry_after: None,
+        }))
+    }
+
+    pub(crate) fn malformed(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::BAD_REQUEST, "malformed", detail)
+    }
+
+    pub(crate) fn unprocessable(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unacceptable", detail)
+    }
+
+    pub(crate) fn no_job(job: u64) -> Problem {
+        let detail = format!("no job {job}: it never was, or was forgotten after `keep_finished`");
+        Problem::new(StatusCode::NOT_FOUND, "unknown_job", detail).about_job(JobId(job))
+    }
+
+    pub(crate) fn no_lane(lane: &str) -> Problem {
+        let detail = format!("no lane named `{}`", shown(lane));
+        Problem::new(StatusCode::NOT_FOUND, "unknown_lane", detail).about(lane)
+    }
+
+    pub(crate) fn about(mut self, lane: &str) -> Problem {
+        self.0.lane = Some(shown(lane));
+        self
+    }
+
+    pub(crate) fn about_job(mut self, job: JobId) -> Problem {
+        self.0.job = Some(job.0);
+        self
+    }
+
+    pub(crate) fn waiting(mut self, wait: Option<Span>) -> Problem {
+        self.0.wait_ms = wait.map(Span::as_millis);
+        self
+    }
+
+    /// Worth trying again then. `now` is the wall clock's.
+    pub(crate) fn later(mut self, at: Option<SystemTime>, now: SystemTime) -> Problem {
+        if let Some(at) = at {
+            self.0.retry_at = Some(stamp(at));
+            self.0.retry_after = Some(at.duration_since(now).unwrap_or_default());
+        }
+        self
+    }
+
+    pub(crate) fn retry_at(&self) -> Option<&str> {
+        self.0.retry_at.as_deref()
+    }
+
+    pub(crate) fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+}
+
+/// Outside text as it may stand in a sentence: bounded.
+pub(crate) fn shown(text: &str) -> String {
+    text.chars().take(100).collect()
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let body = serde_json::to_vec(&self).expect("plain words are JSON");
+        let mut response = (self.status(), body).into_response();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(after) = self.0.retry_after {
+            // Whole seconds, and never too early.
+            let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
+            headers.insert(RETRY_AFTER, seconds.max(1).into());
+        }
+        response
+    }
+}
+
+impl From<Ended> for Problem {
+    fn from(ended: Ended) -> Problem {
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "stopped", ended.to_string())
+    }
+}
+
+/// Why a job is not under way.
+pub(crate) fn not_submitted(error: &NotSubmitted, now: SystemTime) -> Problem {
+    let detail = error.to_string();
+    match error {
+        NotSubmitted::Full { retry_at } => {
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "room", detail)
+                .later(Some(*retry_at), now)
+        }
+        NotSubmitted::TooLate { wait, retry_at } => {
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, "start_within", detail)
+                .waiting(*wait)
+                .later(*retry_at, now)
+        }
+        NotSubmitted::Duplicate(job) => {
+            Problem::new(StatusCode::CONFLICT, "duplicate", detail).about_job(*job)
+        }
+        NotSubmitted::Unacceptable(error) => submit_error(error),
+        NotSubmitted::Described(_) => Problem::unprocessable(detail),
+        NotSubmitted::UnknownService(_) => {
+            Problem::new(StatusCode::NOT_FOUND, "unknown_service", detail)
+        }
+        NotSubmitted::Ended(_) => Problem::new(StatusCode::SERVICE_UNAVAILABLE, "stopped", detail),
+    }
+}
+
+fn submit_error(error: &SubmitError) -> Problem {
+    let problem = Problem::unprocessable(error.to_string());
+    match error {
+        SubmitError::Stopping => {
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", error.to_string())
+        }
+        SubmitError::UnknownLane(lane)
+        | SubmitError::LaneTwice(lane)
+        | SubmitError::CostTooHigh { lane, .. } => problem.about(lane),
+        SubmitError::TooManyLanes { lane, .. } => {
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "lanes", error.to_string()).about(lane)
+        }
+        SubmitError::PayloadTooLarge { .. } => {
+            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", error.to_string())
+        }
+        _ => problem,
+    }
+}
+
+pub(crate) fn not_retried(error: &RetryError) -> Problem {
+    let detail = error.to_string();
+    match error {
+        RetryError::Unknown(job) => Problem::no_job(job.0),
+        RetryError::Unfinished(job) => {
+            Problem::new(StatusCode::CONFLICT, "unfinished", detail).about_job(*job)
+        }
+        RetryError::Complete(job) => {
+            Problem::new(StatusCode::CONFLICT, "complete", detail).about_job(*job)
+        }
+        RetryError::Submit(error) => submit_error(error),
+    }
+}
+
+pub(crate) fn not_changed(error: &ChangeError, lane: &str) -> Problem {
+    match error {
+        ChangeError::Unknown(_) => Problem::no_lane(lane),
+        ChangeError::Lane(_) | ChangeError::UnknownGroup { .. } => {
+            Problem::unprocessable(error.to_string()).about(lane)
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! `/to/{lane}/{path}`: requests of programs that cannot be changed, at the pace of their lane.
+
+use std::io;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
+use axum::http::{Request, StatusCode};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use http_body_util::BodyExt as _;
+use hyper::body::Body as _;
+use paceline::{Priority, Span};
+use paceline_apps::call::AskError;
+use paceline_apps::http::Upload;
+use paceline_apps::relay::{Answer as Answered, Broken, Visit};
+use percent_encoding::percent_decode_str;
+use tokio::time::Instant;
+
+use crate::access::{Caller, TOKEN};
+use crate::permits::{bounded, enter, missed};
+use crate::problem::{Answer, Problem, shown};
+use crate::server::Shared;
+
+/// How long a request may wait for its turn, unless it says so, and at most.
+const BUDGET: Span = Span::secs(30);
+const LONGEST_BUDGET: Span = Span::mins(10);
+
+const PRIORITY: HeaderName = HeaderName::from_static("paceline-priority");
+const MAX_WAIT: HeaderName = HeaderName::from_static("paceline-max-wait");
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+
+/// Forwards one request.
+pub(crate) async fn relay(
+    State(shared): State<Shared>,
+    Extension(caller): Extension<Caller>,
+    request: Request<Body>,
+) -> Answer<Response> {
+    let arrived = Instant::now();
+    let (lane, path) = destination(&request)?;
+    shared.doors.relay.check(&lane, &path).map_err(|error| nowhere(&error, &lane))?;
+    let (priority, budget) = terms(request.headers())?;
+    let visit = visit(request, path, &caller);
+    let (job, announced, mut answer) = shared.doors.relay.announce(&lane, visit);
+    let job = job.priority(priority).max_wait(budget).start_within(budget).in_time();
+    let (leaving, report) = enter(&shared, &lane, job).await?;
+    let mut report = std::pin::pin!(report);
+    let answer = tokio::select! {
+        biased;
+        Ok(answer) = &mut answer => answer,
+        report = &mut report => {
+            // What came at the same moment counts.
+            match answer.try_recv() {
+                Ok(answer) => answer,
+                Err(_) => return Err(missed(&shared, &lane, &*report?).await),
+            }
+        }
+    };
+    drop(announced);
+    leaving.stay();
+    match answer {
+        Ok(answer) => Ok(passed_back(answer, arrived.elapsed())),
+        Err(broken) => Err(broken_off(&broken, &lane)),
+    }
+}
+
+/// The lane, and the path below its url as it was written.
+fn destination(request: &Request<Body>) -> Answer<(String, String)> {
+    let whole = request.uri().path_and_query().map_or("/", |it| it.as_str());
+    let rest = whole.strip_prefix("/to/").unwrap_or_default();
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let lane = percent_decode_str(&rest[..end]).decode_utf8();
+    let lane = lane.map_err(|_| Problem::malformed("the name of the lane is not UTF-8"))?;
+    let path = match &rest[end..] {
+        path if path.starts_with('/') => path.to_string(),
+        query => format!("/{query}"),
+    };
+    Ok((lane.into_owned(), path))
+}
+
+fn nowhere(error: &AskError, lane: &str) -> Problem {
+    match error {
+        AskError::NoUrl(_) => {
+            let detail = format!("`{}` is no lane with a `url` to forward to", shown(lane));
+            Problem::new(StatusCode::NOT_FOUND, "unknown_lane", detail).about(lane)
+        }
+        other => Problem::malformed(other.to_string()).about(lane),
+    }
+}
+
+/// What the request says about its turn.
+fn terms(headers: &HeaderMap) -> Answer<(Priority, Span)> {
+    let text = |name: HeaderName| headers.get(name).and_then(|it| it.to_str().ok());
+    let budget = bounded("Paceline-Max-Wait", text(MAX_WAIT), BUDGET, LONGEST_BUDGET)?;
+    let Some(said) = text(PRIORITY) else { return Ok((Priority::default(), budget)) };
+    let found = Priority::ALL.into_iter().find(|it| it.name().eq_ignore_ascii_case(said));
+    let priority = found.ok_or_else(|| {
+        let names = Priority::ALL.map(Priority::name).join(", ");
+        Problem::unprocessable(format!("`Paceline-Priority` is one of {names}"))
+    })?;
+    Ok((priority, budget))
+}
+
+/// The request as it is passed on: without what was meant for us.
+fn visit(request: Request<Body>, path: String, caller: &Caller) -> Visit {
+    let (head, body) = request.into_parts();
+    let mut headers: HeaderMap = head.headers;
+    for name in [HOST, PRIORITY, MAX_WAIT, TOKEN] {
+        headers.remove(name);
+    }
+    if let Some(name) = &caller.said_in {
+        headers.remove(name);
+    }
+    let body = if body.is_end_stream() {
+        Upload::Nothing
+    } else {
+        Upload::Coming(Box::pin(body.map_err(io::Error::other)))
+    };
+    Visit { method: head.method, path, headers, body }
+}
+
+fn passed_back(answer: Answered, total: Duration) -> Response {
+    let Answered { status, headers, body, upstream } = answer;
+    let pieces = stream::unfold(body, |mut body| async {
+        let piece = body.recv().await?;
+        Some((piece, body))
+    });
+    let mut response = (status, Body::from_stream(pieces)).into_response();
+    *response.headers_mut() = headers;
+    let queued = total.saturating_sub(upstream).as_secs_f64() * 1_000.0;
+    let upstream = upstream.as_secs_f64() * 1_000.0;
+    let timing = format!("queue;dur={queued:.1}, upstream;dur={upstream:.1}");
+    let timing = HeaderValue::from_str(&timing).expect("numbers are plain");
+    response.headers_mut().append(SERVER_TIMING, timing);
+    response
+}
+
+fn broken_off(broken: &Broken, lane: &str) -> Problem {
+    let (status, reason) = if broken.timed_out {
+        (StatusCode::GATEWAY_TIMEOUT, "timeout")
+    } else {
+        (StatusCode::BAD_GATEWAY, "failed")
+    };
+    let detail = format!("`{}` did not answer: {}", shown(lane), broken.message);
+    Problem::new(status, reason, detail).about(lane)
+}

@@ -1,0 +1,207 @@
+//! The daemon: all paths, what stands before them, and what they share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{Request, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get};
+use axum::{Json, Router};
+use paceline::{JobState, Paceline};
+use serde_json::Value;
+use tower::ServiceExt as _;
+use tower_http::catch_panic::CatchPanicLayer;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::access::Access;
+use crate::doors::Doors;
+use crate::hub::Hub;
+use crate::idempotency::InFlight;
+use crate::meters::Meters;
+use crate::problem::Problem;
+use crate::{events, health, jobs, lanes, openapi, permits, relay, services};
+
+/// What the daemon is told before it answers.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// Who may ask for what.
+    pub access: Access,
+    /// The largest body, in bytes. What is relayed is not counted: it is not kept.
+    pub max_body: usize,
+}
+
+impl Default for Terms {
+    fn default() -> Terms {
+        Terms { access: Access::default(), max_body: 8 << 20 }
+    }
+}
+
+/// What all handlers share.
+#[derive(Clone)]
+pub(crate) struct Shared(Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) pace: Paceline,
+    pub(crate) doors: Doors,
+    pub(crate) terms: Terms,
+    pub(crate) hub: Hub,
+    pub(crate) meters: Meters,
+    pub(crate) in_flight: InFlight,
+    document: Value,
+    stopping: AtomicBool,
+}
+
+impl std::ops::Deref for Shared {
+    type Target = Inner;
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+impl Inner {
+    pub(crate) fn stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+}
+
+/// A state in one word.
+pub(crate) const fn word(state: JobState) -> &'static str {
+    match state {
+        JobState::Waiting => "waiting",
+        JobState::Running => "running",
+        JobState::Done => "done",
+        JobState::Failed => "failed",
+        JobState::Skipped => "skipped",
+        JobState::Cancelled => "cancelled",
+    }
+}
+
+/// All paths with their descriptions, except the relay, which has none.
+pub(crate) fn routes() -> OpenApiRouter<Shared> {
+    let api = OpenApiRouter::new()
+        .routes(routes!(jobs::submit, jobs::list))
+        .routes(routes!(jobs::show))
+        .routes(routes!(jobs::why))
+        .routes(routes!(jobs::cancel))
+        .routes(routes!(jobs::retry))
+        .routes(routes!(lanes::list))
+        .routes(routes!(lanes::show, lanes::change))
+        .routes(routes!(lanes::pause))
+        .routes(routes!(lanes::resume))
+        .routes(routes!(lanes::reset))
+        .routes(routes!(permits::grant))
+        .routes(routes!(permits::settle))
+        .routes(routes!(services::list))
+        .routes(routes!(services::show))
+        .routes(routes!(services::output))
+        .routes(routes!(services::run))
+        .routes(routes!(services::reset))
+        .routes(routes!(services::rosters))
+        .routes(routes!(services::show_roster))
+        .routes(routes!(health::summary))
+        .routes(routes!(events::events))
+        // Where scripts look for them too.
+        .route("/metrics", get(health::metrics))
+        .route("/livez", get(health::livez))
+        .route("/readyz", get(health::readyz))
+        .route("/openapi.json", get(document));
+    OpenApiRouter::with_openapi(openapi::beginning())
+        .nest("/api/v1", api)
+        .routes(routes!(health::metrics))
+        .routes(routes!(health::livez))
+        .routes(routes!(health::readyz))
+}
+
+async fn document(State(shared): State<Shared>) -> Json<Value> {
+    Json(shared.document.clone())
+}
+
+/// The daemon over a running engine.
+#[derive(Clone)]
+pub struct Server {
+    pub(crate) shared: Shared,
+    router: Router,
+}
+
+impl Server {
+    /// A daemon that is not reached yet. The engine was started with workers of these doors.
+    pub fn new(pace: Paceline, doors: Doors, terms: Terms) -> Server {
+        let (router, openapi) = routes().split_for_parts();
+        let shared = Shared(Arc::new(Inner {
+            pace,
+            doors,
+            terms,
+            hub: Hub::new(),
+            meters: Meters::new(),
+            in_flight: InFlight::default(),
+            document: openapi::complete(&openapi),
+            stopping: AtomicBool::new(false),
+        }));
+        let router = router
+            .route("/to/{*rest}", any(relay::relay))
+            .fallback(no_path)
+            .method_not_allowed_fallback(no_method)
+            .layer(middleware::from_fn_with_state(shared.clone(), let_in))
+            .layer(CatchPanicLayer::custom(|_| bug().into_response()))
+            .with_state(shared.clone());
+        Server { shared, router }
+    }
+
+    /// Answers one request that came without a socket, from this very process: it is its own.
+    pub async fn ask(&self, request: Request<Body>) -> Response {
+        match self.router.clone().oneshot(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    }
+
+    pub(crate) fn router(&self) -> Router {
+        self.router.clone()
+    }
+
+    /// Says that it is on its way out: from now on it is not ready.
+    pub fn stopping(&self) {
+        self.shared.stopping.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Lets a request in, or not, and counts its answer.
+async fn let_in(State(shared): State<Shared>, mut request: Request<Body>, next: Next) -> Response {
+    let admitted = shared.terms.access.admit(request.method(), request.uri(), request.headers());
+    let response = match admitted {
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
+        Err(problem) => {
+            tracing::warn!(status = problem.status().as_u16(), "not let in");
+            let mut response = problem.into_response();
+            if response.status() == StatusCode::UNAUTHORIZED {
+                let asks = axum::http::HeaderValue::from_static("Bearer");
+                response.headers_mut().insert(axum::http::header::WWW_AUTHENTICATE, asks);
+            }
+            response
+        }
+    };
+    shared.meters.answered(response.status().as_u16());
+    response
+}
+
+async fn no_path() -> Problem {
+    let detail = "no such path: /api/v1/openapi.json lists them";
+    Problem::new(StatusCode::NOT_FOUND, "unknown_path", detail)
+}
+
+async fn no_method() -> Problem {
+    let detail = "not a method of this path: /api/v1/openapi.json lists them";
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method", detail)
+}
+
+fn bug() -> Problem {
+    let detail = "a bug in the daemon: its log says more";
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "bug", detail)
+}

@@ -1,0 +1,254 @@
+//! Services and rosters: how they are doing, run now, marked as never run.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use paceline::{JobState, RosterStatus, ServiceStatus, Time};
+use paceline_apps::services::output_note;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::openapi::StateWord;
+use crate::problem::{Answer, Problem, not_submitted, shown};
+use crate::server::Shared;
+use crate::view::{Admitted, stamp, wall};
+
+/// Work that comes again.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Service)]
+pub(crate) struct ServiceShown {
+    #[schema(value_type = String)]
+    name: Arc<str>,
+    /// The lane that paces it; nothing if it is no longer configured.
+    #[schema(value_type = Option<String>)]
+    lane: Option<Arc<str>>,
+    /// The job that runs it now.
+    running: Option<u64>,
+    /// When a roster will run it.
+    next_at: Option<String>,
+    /// How long until then.
+    left_ms: Option<u64>,
+    /// When it last succeeded.
+    last_at: Option<String>,
+    /// How long ago that is.
+    passed_ms: Option<u64>,
+    /// When its last run was over.
+    ended_at: Option<String>,
+    /// What that came to.
+    #[schema(value_type = Option<StateWord>)]
+    result: Option<JobState>,
+    #[schema(value_type = Option<String>)]
+    why: Option<Arc<str>>,
+}
+
+/// A list of services that are run in turn.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Roster)]
+pub(crate) struct RosterShown {
+    #[schema(value_type = String)]
+    name: Arc<str>,
+    /// When it looks for due services next.
+    check_at: Option<String>,
+    /// What it runs now.
+    #[schema(value_type = Option<String>)]
+    current: Option<Arc<str>>,
+    /// What its cycle has left to look at.
+    #[schema(value_type = Vec<String>)]
+    remaining: Vec<Arc<str>>,
+    completed: usize,
+    results: Vec<RunShown>,
+}
+
+/// What a service of the cycle came to.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct RunShown {
+    #[schema(value_type = String)]
+    service: Arc<str>,
+    #[schema(value_type = StateWord)]
+    result: JobState,
+    #[schema(value_type = Option<String>)]
+    why: Option<Arc<str>>,
+}
+
+fn service(status: ServiceStatus, now: Time) -> ServiceShown {
+    let record = status.record;
+    let at = |time: Time| stamp(wall(time));
+    let succeeded = record.succeeded_at.map(|at| at.wall);
+    ServiceShown {
+        name: record.name,
+        lane: status.terms.map(|terms| terms.lane),
+        running: status.running.map(|job| job.0),
+        next_at: status.next_at.map(at),
+        left_ms: status.next_at.map(|next| next.since(now).as_millis()),
+        last_at: succeeded.map(at),
+        passed_ms: succeeded.map(|last| now.since(last).as_millis()),
+        ended_at: record.last.as_ref().map(|last| at(last.ended_at)),
+        result: record.last.as_ref().map(|last| last.result.state),
+        why: record.last.and_then(|last| last.result.why),
+    }
+}
+
+fn roster(status: RosterStatus) -> RosterShown {
+    let record = status.record;
+    let run = |(service, result): (Arc<str>, paceline::ServiceResult)| RunShown {
+        service,
+        result: result.state,
+        why: result.why,
+    };
+    RosterShown {
+        name: record.name,
+        check_at: status.check_at.map(|at| stamp(wall(at))),
+        current: record.current.map(|(name, _)| name),
+        remaining: record.remaining,
+        completed: record.results.len(),
+        results: record.results.into_iter().map(run).collect(),
+    }
+}
+
+/// All services.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Services {
+    services: Vec<ServiceShown>,
+}
+
+/// All rosters.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Rosters {
+    rosters: Vec<RosterShown>,
+}
+
+async fn all(shared: &Shared) -> Answer<Vec<ServiceShown>> {
+    let now = shared.pace.now().duration_since(std::time::SystemTime::UNIX_EPOCH);
+    let now = Time(now.map_or(0, |now| u64::try_from(now.as_micros()).unwrap_or(u64::MAX)));
+    let services = shared.pace.services().await?;
+    Ok(services.into_iter().map(|it| service(it, now)).collect())
+}
+
+async fn one(shared: &Shared, name: &str) -> Answer<ServiceShown> {
+    let found = all(shared).await?.into_iter().find(|service| *service.name == *name);
+    found.ok_or_else(|| no_service(name))
+}
+
+fn no_service(name: &str) -> Problem {
+    let detail = format!("no service named `{}`", shown(name));
+    Problem::new(StatusCode::NOT_FOUND, "unknown_service", detail)
+}
+
+/// How all services are doing, by name.
+#[utoipa::path(
+    get, path = "/services", tag = "services",
+    responses((status = 200, description = "All services", body = Services)),
+)]
+pub(crate) async fn list(State(shared): State<Shared>) -> Answer<Json<Services>> {
+    Ok(Json(Services { services: all(&shared).await? }))
+}
+
+/// How one service is doing.
+#[utoipa::path(
+    get, path = "/services/{name}", tag = "services",
+    params(("name" = String, Path, description = "Its name")),
+    responses(
+        (status = 200, description = "The service", body = ServiceShown),
+        (status = 404, description = "No such service", body = Problem),
+    ),
+)]
+pub(crate) async fn show(
+    State(shared): State<Shared>,
+    Path(name): Path<String>,
+) -> Answer<Json<ServiceShown>> {
+    Ok(Json(one(&shared, &name).await?))
+}
+
+/// What the last run of a service said: the last 64 KiB of it.
+#[utoipa::path(
+    get, path = "/services/{name}/output", tag = "services",
+    params(("name" = String, Path, description = "Its name")),
+    responses(
+        (status = 200, description = "Its output, in any bytes", body = String, content_type = "application/octet-stream"),
+        (status = 404, description = "No such service, or it has not said anything", body = Problem),
+    ),
+)]
+pub(crate) async fn output(
+    State(shared): State<Shared>,
+    Path(name): Path<String>,
+) -> Answer<Response> {
+    let Some(said) = shared.pace.note(&output_note(&name)).await? else {
+        one(&shared, &name).await?;
+        let detail = format!("`{}` has not said anything yet", shown(&name));
+        return Err(Problem::new(StatusCode::NOT_FOUND, "no_output", detail));
+    };
+    Ok(([(CONTENT_TYPE, "application/octet-stream")], said.to_vec()).into_response())
+}
+
+/// Runs a service now, whatever its timing; one that runs already is joined.
+#[utoipa::path(
+    post, path = "/services/{name}/run", tag = "services",
+    params(("name" = String, Path, description = "Its name")),
+    responses(
+        (status = 202, description = "The job that runs it", body = Admitted),
+        (status = 404, description = "No such service", body = Problem),
+        (status = 422, description = "It can never run as it is", body = Problem),
+    ),
+)]
+pub(crate) async fn run(
+    State(shared): State<Shared>,
+    Path(name): Path<String>,
+) -> Answer<Response> {
+    let following = shared.pace.run_service(&name).await;
+    let following = following.map_err(|error| not_submitted(&error, shared.pace.now()))?;
+    let admitted = Admitted::of(Ok(following.admission()), shared.pace.now())?;
+    Ok((StatusCode::ACCEPTED, Json(admitted)).into_response())
+}
+
+/// Marks a service as never run: it is due at the next check.
+#[utoipa::path(
+    post, path = "/services/{name}/reset", tag = "services",
+    params(("name" = String, Path, description = "Its name")),
+    responses(
+        (status = 200, description = "The service as it is now", body = ServiceShown),
+        (status = 404, description = "No such service", body = Problem),
+    ),
+)]
+pub(crate) async fn reset(
+    State(shared): State<Shared>,
+    Path(name): Path<String>,
+) -> Answer<Json<ServiceShown>> {
+    shared.pace.reset_service(&name).await?.map_err(|_| no_service(&name))?;
+    Ok(Json(one(&shared, &name).await?))
+}
+
+/// How all rosters are doing, by name.
+#[utoipa::path(
+    get, path = "/rosters", tag = "services",
+    responses((status = 200, description = "All rosters", body = Rosters)),
+)]
+pub(crate) async fn rosters(State(shared): State<Shared>) -> Answer<Json<Rosters>> {
+    let rosters = shared.pace.rosters().await?;
+    Ok(Json(Rosters { rosters: rosters.into_iter().map(roster).collect() }))
+}
+
+/// How one roster is doing.
+#[utoipa::path(
+    get, path = "/rosters/{name}", tag = "services",
+    params(("name" = String, Path, description = "Its name")),
+    responses(
+        (status = 200, description = "The roster", body = RosterShown),
+        (status = 404, description = "No such roster", body = Problem),
+    ),
+)]
+pub(crate) async fn show_roster(
+    State(shared): State<Shared>,
+    Path(name): Path<String>,
+) -> Answer<Json<RosterShown>> {
+    let rosters = shared.pace.rosters().await?;
+    let found = rosters.into_iter().find(|roster| *roster.record.name == *name);
+    let found = found.ok_or_else(|| {
+        let detail = format!("no roster named `{}`", shown(&name));
+        Problem::new(StatusCode::NOT_FOUND, "unknown_roster", detail)
+    })?;
+    Ok(Json(roster(found)))
+}

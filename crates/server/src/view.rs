@@ -1,0 +1,264 @@
+//! Jobs, lanes and moments as the API shows them.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use jiff::Timestamp;
+use paceline::{
+    Admission, JobState, JobView, LaneStatus, NotSubmitted, Paceline, Priority, Report, Span, Why,
+};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::problem::{Problem, not_submitted};
+
+/// A moment for programs: RFC 3339 in UTC, to the millisecond.
+pub(crate) fn stamp(at: SystemTime) -> String {
+    let at = Timestamp::try_from(at).unwrap_or(Timestamp::MAX);
+    format!("{at:.3}")
+}
+
+/// Why a call waits (W3).
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Why)]
+pub(crate) struct WhyView {
+    /// Which call of the job.
+    call: u16,
+    #[schema(value_type = String)]
+    lane: Arc<str>,
+    /// What it waits for in the first place.
+    #[schema(value_type = Reason)]
+    reason: &'static str,
+    /// Until then at least, where that is known.
+    until: Option<String>,
+    /// Calls that go before it on its lane, counted up to 1,000.
+    ahead: usize,
+    /// What else keeps it.
+    #[schema(value_type = Vec<Reason>)]
+    also: Vec<&'static str>,
+}
+
+/// What a call waits for.
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+#[expect(dead_code, reason = "it is only described")]
+pub(crate) enum Reason {
+    Gap,
+    Window,
+    Keep,
+    Group,
+    Cooldown,
+    Backoff,
+    Probe,
+    Busy,
+    Workers,
+    Priority,
+    NotBefore,
+    Paused,
+    Joined,
+    Stage,
+    Room,
+}
+
+pub(crate) fn whys(pace: &Paceline, whys: &[(u16, Why)]) -> Vec<WhyView> {
+    let view = |(call, why): &(u16, Why)| WhyView {
+        call: *call,
+        lane: why.lane.clone(),
+        reason: why.reason.name(),
+        until: why.until.map(|until| stamp(pace.wall(until))),
+        ahead: why.ahead,
+        also: why.also.iter().map(|reason| reason.name()).collect(),
+    };
+    whys.iter().map(view).collect()
+}
+
+/// One job: its report, or how it stands.
+#[derive(Debug, Serialize)]
+pub(crate) struct JobShown {
+    #[serde(flatten)]
+    outcome: Outcome,
+    kind: Arc<str>,
+    stages: Vec<Vec<Arc<str>>>,
+    priority: Priority,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tenant: Option<Arc<str>>,
+    submitted_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deadline_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    finished_at: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    why: Vec<WhyView>,
+}
+
+/// A report, or what there is before it.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Outcome {
+    Reported(Report),
+    Open { job: u64, state: JobState, calls: [(); 0] },
+}
+
+impl JobShown {
+    pub(crate) fn of(pace: &Paceline, view: JobView) -> JobShown {
+        let record = view.stored.record;
+        let at = |time| stamp(pace.wall(time));
+        let finished_at = view.stored.report.as_ref().map(|report| at(report.finished_at));
+        let (job, state) = (record.id.0, view.state);
+        let open = Outcome::Open { job, state, calls: [] };
+        JobShown {
+            why: whys(pace, &view.why),
+            outcome: view.stored.report.map_or(open, Outcome::Reported),
+            kind: record.spec.kind.clone(),
+            stages: record.spec.stages.clone(),
+            priority: record.terms.priority.unwrap_or_default(),
+            key: record.spec.key.as_ref().map(|key| String::from_utf8_lossy(key).into_owned()),
+            tenant: record.spec.tenant.clone(),
+            submitted_at: at(record.submitted_at),
+            due_at: record.terms.due.map(|due| stamp(wall(due))),
+            deadline_at: record.terms.deadline.map(at),
+            finished_at,
+        }
+    }
+}
+
+/// A moment that already is the wall clock's.
+pub(crate) fn wall(at: paceline::Time) -> SystemTime {
+    SystemTime::UNIX_EPOCH + std::time::Duration::from_micros(at.0)
+}
+
+/// What became of a submitted job.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Admission)]
+pub(crate) struct Admitted {
+    /// Its number; nothing if it was refused.
+    pub(crate) job: Option<u64>,
+    #[schema(value_type = AdmissionWord)]
+    pub(crate) admission: &'static str,
+    /// When to try again, if that may help.
+    pub(crate) retry_at: Option<String>,
+    /// Why it was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) problem: Option<Problem>,
+    /// Its report, if that was waited for and came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<crate::openapi::JobDoc>)]
+    pub(crate) report: Option<Arc<Report>>,
+}
+
+/// `accepted`: a new job. `joined`: the same work is under way. `replaced`: the waiting job has the
+/// new payload. `refused`: nothing was done.
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+#[expect(dead_code, reason = "it is only described")]
+pub(crate) enum AdmissionWord {
+    Accepted,
+    Joined,
+    Replaced,
+    Refused,
+}
+
+impl Admitted {
+    pub(crate) fn of(
+        told: Result<Admission, NotSubmitted>,
+        now: SystemTime,
+    ) -> Result<Admitted, Problem> {
+        let (job, admission) = match told {
+            Ok(Admission::Accepted(job)) => (job, "accepted"),
+            Ok(Admission::Joined(job)) => (job, "joined"),
+            Ok(Admission::Replaced(job)) => (job, "replaced"),
+            Ok(Admission::Duplicate(job)) => {
+                return Err(not_submitted(&NotSubmitted::Duplicate(job), now));
+            }
+            Ok(Admission::Refused { retry_at }) => {
+                return Err(not_submitted(&NotSubmitted::Full { retry_at: wall(retry_at) }, now));
+            }
+            Ok(Admission::TooLate { wait, retry_at }) => {
+                let retry_at = retry_at.map(wall);
+                return Err(not_submitted(&NotSubmitted::TooLate { wait, retry_at }, now));
+            }
+            Err(error) => return Err(not_submitted(&error, now)),
+        };
+        Ok(Admitted { job: Some(job.0), admission, retry_at: None, problem: None, report: None })
+    }
+
+    /// One that was refused, among others that were not.
+    pub(crate) fn refused(problem: Problem) -> Admitted {
+        let retry_at = problem.retry_at().map(str::to_string);
+        Admitted { job: None, admission: "refused", retry_at, problem: Some(problem), report: None }
+    }
+}
+
+/// How a lane is doing.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Lane)]
+pub(crate) struct LaneShown {
+    #[schema(value_type = String)]
+    name: Arc<str>,
+    /// When its next call could go, whatever is ahead of it.
+    open_at: String,
+    /// What keeps it closed, if anything does.
+    #[schema(value_type = Option<Reason>)]
+    why_closed: Option<&'static str>,
+    /// Attempts on the wire.
+    in_flight: u32,
+    /// Waiting calls.
+    waiting: usize,
+    /// Its windows, and what they hold.
+    limits: Vec<Used>,
+    /// Closed until then by the service or by its failures.
+    cooldown_until: Option<String>,
+    /// Whether it was stopped by hand.
+    paused: bool,
+    rules: Rules,
+}
+
+/// A window and what it holds.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Used {
+    /// Such as `50/s`.
+    limit: String,
+    used: u64,
+}
+
+/// The other rules of a lane.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Rules {
+    /// The gap between calls.
+    every: Option<String>,
+    /// Calls at once.
+    in_flight: u32,
+    timeout: Option<String>,
+    group: Option<String>,
+    /// Failures in a row after which it rests.
+    fail_after: u32,
+}
+
+impl LaneShown {
+    pub(crate) fn of(pace: &Paceline, lane: &LaneStatus) -> LaneShown {
+        let text = |span: Option<Span>| span.map(|span| span.to_string());
+        let limits = lane.used.iter();
+        let limits = limits.map(|(rate, used)| Used { limit: rate.to_string(), used: *used });
+        LaneShown {
+            name: lane.name.clone(),
+            open_at: stamp(pace.wall(lane.open_at)),
+            why_closed: lane.why_closed.map(paceline::Reason::name),
+            in_flight: lane.in_flight,
+            waiting: lane.waiting,
+            limits: limits.collect(),
+            cooldown_until: lane.cooldown_until.map(|until| stamp(pace.wall(until))),
+            paused: lane.paused,
+            rules: Rules {
+                every: text(lane.limits.every),
+                in_flight: lane.limits.in_flight.get(),
+                timeout: text(lane.limits.timeout),
+                group: lane.limits.group.clone(),
+                fail_after: lane.limits.fail_after.get(),
+            },
+        }
+    }
+}

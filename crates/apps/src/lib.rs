@@ -4,4 +4,5 @@ pub mod call;
 pub mod fetch;
 pub mod http;
 pub mod relay;
+pub mod program;
 pub mod services;

@@ -2,17 +2,12 @@
 //!
 //! When they run and in what order is decided by the rules in `core`; here is what a run does.
 
-mod group;
-mod program;
-mod tail;
 mod worker;
 
 use serde::{Deserialize, Serialize};
 
 use crate::call::Ask;
 
-pub use program::Program;
-pub use tail::LONGEST_TAIL;
 pub use worker::{Act, ServiceWorker, Task, Tasks};
 
 /// What the job of a run carries.

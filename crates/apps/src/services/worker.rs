@@ -1,24 +1,16 @@
 //! The worker of the kind `service`: from a service's name to what its run came to.
 
 use std::collections::BTreeMap;
-use std::process::ExitStatus;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use paceline::{Call, Failed, Failure, Outcome, Work, Worker};
+use serde_json::json;
 use serde_json::value::to_raw_value;
 
-use super::program::{Program, Running, verdict};
-use super::tail::Tail;
 use super::{Payload, child_note, output_note};
 use crate::call::{Ask, HttpWorker};
-
-/// Output is stored at most this often while the program runs.
-const SAVE_EVERY: Duration = Duration::from_secs(2);
-/// How long what a dead process left behind may take to end by itself.
-const LEFT_OVER_GRACE: Duration = Duration::from_secs(1);
-/// Beyond a service's own time: to end it, to store what it said.
-const BEYOND: Duration = Duration::from_secs(90);
+use crate::program::{BEYOND, Program, Run};
 
 /// What a service does.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,8 +67,9 @@ impl Worker for ServiceWorker {
         };
         match task.act {
             Act::Run(program) => {
-                end_leftover(&call, &service).await?;
-                run_program(&call, &service, &program, task.timeout).await
+                let over = run(&service, task.timeout).of(&program, &call).await?;
+                over.verdict().map_err(Failed::of)?;
+                Outcome::done(json!({ "exit": 0 }))
             }
             Act::Ask(first) => {
                 // A redirect brings the question along.
@@ -103,59 +96,11 @@ impl Worker for ServiceWorker {
     }
 }
 
-/// What an earlier run left behind, be it one of a process that has died, is ended first (S3).
-async fn end_leftover(call: &Call, service: &str) -> Result<(), Failed> {
-    let Some(note) = call.note(&child_note(service)).await? else { return Ok(()) };
-    let Ok(group) = serde_json::from_slice::<super::group::Group>(&note) else { return Ok(()) };
-    if group.is_alive() {
-        // The slot goes on being held by this very call.
-        group.end_beside(LEFT_OVER_GRACE, call.hold()).gone().await;
-    }
-    Ok(())
-}
-
-async fn run_program(call: &Call, service: &str, program: &Program, timeout: Duration) -> Work {
-    let mut running = program.start(service, call.hold()).map_err(Failed::of)?;
-    // Here, and not after the commit below: a slow disk must not make a run late for ever (L4).
-    call.sending()?;
-    let group = serde_json::to_vec(&running.group).expect("numbers are JSON");
-    // The promise before the call: whoever comes after a crash knows what to end.
-    call.keep(&child_note(service), Some(&group)).await?;
-    let mut heard = Tail::default();
-    running.go().await?;
-    let attended = attend(call, service, &mut running, &mut heard);
-    let attended = tokio::time::timeout(timeout, attended).await;
-    running.end().await;
-    call.keep(&output_note(service), Some(heard.bytes())).await?;
-    call.keep(&child_note(service), None).await?;
-    let Ok(status) = attended else {
-        let message = format!("not over in {}", paceline::Span::from(timeout));
-        return Outcome::failed(Failure::transient("timeout").because(&message));
-    };
-    match verdict(status?, &heard) {
-        Ok(()) => Outcome::done(serde_json::json!({ "exit": 0 })),
-        Err(failure) => Outcome::failed(failure),
-    }
-}
-
-/// Waits for the end of a program; what it says is stored now and then.
-async fn attend(
-    call: &Call,
-    service: &str,
-    running: &mut Running,
-    heard: &mut Tail,
-) -> Result<ExitStatus, Failed> {
-    let mut saved_at = call.wall();
-    loop {
-        if let Some(status) = running.next(heard).await? {
-            return Ok(status);
-        }
-        let now = call.wall();
-        // A clock that was stepped back saves at once.
-        if now.duration_since(saved_at).is_ok_and(|since| since < SAVE_EVERY) {
-            continue;
-        }
-        saved_at = now;
-        call.keep(&output_note(service), Some(heard.bytes())).await?;
+fn run(service: &str, timeout: Duration) -> Run {
+    Run {
+        child_note: child_note(service),
+        output_note: Some(output_note(service)),
+        environment: vec![("PACELINE_SERVICE", service.to_string())],
+        timeout,
     }
 }

@@ -6,7 +6,8 @@ use jiff::tz::TimeZone;
 use paceline::{Roster, Service};
 use paceline_apps::call::{Ask, Expect, Sign};
 use paceline_apps::http::Origin;
-use paceline_apps::services::{Act, Payload, Program, Task};
+use paceline_apps::program::Program;
+use paceline_apps::services::{Act, Payload, Task};
 use paceline_core::{Cron, MOST_SERVICES, Span, check_name};
 use url::Url;
 

@@ -420,7 +420,7 @@ fn services_and_rosters_are_read() {
     assert_eq!((crawl.lane.as_deref(), crawl.retries), (Some("shop"), 2));
     assert_eq!(crawl.task.timeout, Span::mins(30).into());
     let run = ["./crawl.sh", "--fast"].map(String::from).to_vec();
-    let program = paceline_apps::services::Program { run, directory: PathBuf::from(".") };
+    let program = paceline_apps::program::Program { run, directory: PathBuf::from(".") };
     assert_eq!(crawl.task.act, Act::Run(program));
     assert!(matches!(&report.when, WhenConfig::Cron(text, _) if text == "0 3 * * mon-fri"));
     assert_eq!(report.task.timeout, Span::hours(1).into());

@@ -2,7 +2,7 @@
 
 use std::io::{self, PipeReader};
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 
+use super::Program;
 use super::group::Group;
 use super::tail::Tail;
 
@@ -20,15 +21,6 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Waits for a line on its input before it becomes the program. If whoever started it dies before
 /// the program is known in the store, the input ends and nothing is run.
 const GATE: &str = r#"read -r go && exec "$0" "$@" </dev/null"#;
-
-/// What is run, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Program {
-    /// The program and its arguments.
-    pub run: Vec<String>,
-    /// Where it runs.
-    pub directory: PathBuf,
-}
 
 /// A child at the gate, or behind it. Dropped, its whole group is ended.
 pub(super) struct Running {
@@ -43,7 +35,11 @@ pub(super) struct Running {
 
 impl Program {
     /// Starts it up to the gate.
-    pub(super) fn start(&self, service: &str, hold: Hold) -> Result<Running, Failure> {
+    pub(super) fn start(
+        &self,
+        environment: &[(&'static str, String)],
+        hold: Hold,
+    ) -> Result<Running, Failure> {
         self.find()?;
         let failed = |error: io::Error| {
             Failure::transient("start").because(&format!("`{}`: {error}", self.run[0]))
@@ -51,7 +47,8 @@ impl Program {
         let (output, said) = io::pipe().map_err(failed)?;
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(GATE).args(&self.run);
-        command.current_dir(&self.directory).env("PACELINE_SERVICE", service);
+        command.current_dir(&self.directory);
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
         command.process_group(0).stdin(Stdio::piped());
         command.stdout(said.try_clone().map_err(failed)?).stderr(said);
         let child = command.spawn().map_err(failed)?;

@@ -1,0 +1,20 @@
+//! Programs: what is run for a call, as a child in a process group of its own.
+
+mod child;
+mod group;
+mod run;
+mod tail;
+
+use std::path::PathBuf;
+
+pub(crate) use run::{BEYOND, Run};
+pub use tail::LONGEST_TAIL;
+
+/// What is run, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// The program and its arguments.
+    pub run: Vec<String>,
+    /// Where it runs.
+    pub directory: PathBuf,
+}

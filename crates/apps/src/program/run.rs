@@ -38,9 +38,19 @@ pub(crate) struct Over {
 }
 
 impl Over {
+    /// Its exit code, if no signal ended it.
+    pub(crate) fn code(&self) -> Option<u8> {
+        self.status.code().and_then(|code| code.try_into().ok())
+    }
+
     /// Why it did not succeed, if so.
     pub(crate) fn verdict(&self) -> Result<(), Failure> {
         verdict(self.status, &self.heard)
+    }
+
+    /// The end of what it said, as text.
+    pub(crate) fn output(&mut self) -> String {
+        String::from_utf8_lossy(self.heard.bytes()).into_owned()
     }
 }
 

@@ -1,0 +1,253 @@
+//! Commands: the kind `command`, programs of the configuration that a payload may name.
+//!
+//! A payload chooses a command and hands it an input; what is run is the configuration's to say.
+//! Nothing of a payload reaches an argument or a shell.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use paceline::{Call, CallId, Failed, Failure, Outcome, Work, Worker};
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use crate::program::{BEYOND, Program, Run};
+
+/// The kind of these jobs.
+pub const COMMAND_KIND: &str = "command";
+/// The largest input. The system takes no variable above 128 KiB.
+pub const LARGEST_INPUT: usize = 64 << 10;
+/// Commands that are told to somebody who named none of them.
+const MOST_TOLD: usize = 20;
+
+/// What a command does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandTask {
+    /// What is run.
+    pub program: Program,
+    /// How long it may take.
+    pub timeout: Duration,
+    /// Exit codes that say: there is nothing.
+    pub empty: Vec<u8>,
+}
+
+/// Commands by name, as they are now: a reload changes them under a running engine.
+#[derive(Clone, Debug, Default)]
+pub struct Commands(Arc<RwLock<BTreeMap<String, CommandTask>>>);
+
+/// A payload that cannot be meant.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommandError {
+    /// Not what a payload looks like.
+    #[error("the payload is not a command: {0}")]
+    Form(String),
+    /// Nobody configured it.
+    #[error("no command named `{name}`: {known}")]
+    Unknown {
+        /// The name.
+        name: String,
+        /// Those that there are, in words.
+        known: String,
+    },
+    /// More than a program can be handed.
+    #[error("`input` is larger than 64 KiB")]
+    Input,
+}
+
+impl From<CommandError> for Failure {
+    fn from(error: CommandError) -> Failure {
+        let class = match error {
+            CommandError::Unknown { .. } => "command",
+            CommandError::Form(_) | CommandError::Input => "payload",
+        };
+        Failure::permanent(class).because(&error.to_string())
+    }
+}
+
+/// What the payload says.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wish {
+    command: String,
+    // As it was written: no number loses a digit on the way.
+    #[serde(default)]
+    input: Option<Box<RawValue>>,
+}
+
+impl Wish {
+    fn read(payload: &[u8]) -> Result<Wish, CommandError> {
+        // A list of all fields in their order would be read as well, and never meant.
+        if payload.trim_ascii_start().first() != Some(&b'{') {
+            return Err(CommandError::Form("it is no object".to_string()));
+        }
+        let wish: Wish = serde_json::from_slice(payload)
+            .map_err(|error| CommandError::Form(error.to_string()))?;
+        if wish.input().len() > LARGEST_INPUT {
+            return Err(CommandError::Input);
+        }
+        Ok(wish)
+    }
+
+    fn input(&self) -> &str {
+        self.input.as_deref().map_or("null", RawValue::get)
+    }
+}
+
+impl Commands {
+    /// What each command does from now on.
+    pub fn set(&self, commands: BTreeMap<String, CommandTask>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = commands;
+    }
+
+    /// Says what is wrong with a payload, without I/O: for use before a job is accepted.
+    pub fn check(&self, payload: &[u8]) -> Result<(), CommandError> {
+        self.read(payload).map(drop)
+    }
+
+    fn read(&self, payload: &[u8]) -> Result<(Wish, CommandTask), CommandError> {
+        let wish = Wish::read(payload)?;
+        let commands = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        match commands.get(&wish.command) {
+            Some(task) => Ok((wish, task.clone())),
+            None => Err(CommandError::Unknown {
+                name: wish.command.chars().take(60).flat_map(char::escape_debug).collect(),
+                known: listed(commands.keys()),
+            }),
+        }
+    }
+}
+
+fn listed<'a>(names: impl ExactSizeIterator<Item = &'a String>) -> String {
+    let more = names.len().saturating_sub(MOST_TOLD);
+    let told: Vec<String> = names.take(MOST_TOLD).map(|name| format!("`{name}`")).collect();
+    match (told.len(), more) {
+        (0, _) => "none is configured".to_string(),
+        (_, 0) => format!("there are {}", told.join(", ")),
+        _ => format!("there are {} and {more} more", told.join(", ")),
+    }
+}
+
+/// Runs commands.
+pub struct CommandWorker {
+    commands: Commands,
+}
+
+impl CommandWorker {
+    /// A worker for these commands.
+    pub fn new(commands: Commands) -> CommandWorker {
+        CommandWorker { commands }
+    }
+}
+
+impl Worker for CommandWorker {
+    async fn run(&self, call: Call) -> Work {
+        let read = self.commands.read(call.payload_bytes());
+        let (wish, task) = read.map_err(|error| Failed::of(error.into()))?;
+        let run = Run {
+            child_note: child_note(call.id()),
+            output_note: None,
+            environment: vec![("PACELINE_INPUT", wish.input().to_string())],
+            timeout: task.timeout,
+        };
+        let mut over = run.of(&task.program, &call).await?;
+        match over.verdict() {
+            Ok(()) => Outcome::done(json!({ "exit": 0, "output": over.output() })),
+            Err(_) if over.code().is_some_and(|code| task.empty.contains(&code)) => {
+                Outcome::empty()
+            }
+            Err(failure) => Outcome::failed(failure),
+        }
+    }
+
+    fn sends_itself(&self) -> bool {
+        true
+    }
+
+    fn timeout(&self, payload: &[u8], _lane: &str) -> Option<Duration> {
+        let (_, task) = self.commands.read(payload).ok()?;
+        Some(task.timeout + BEYOND)
+    }
+}
+
+/// The note that holds the process group of a call: the same for all its attempts, so that one
+/// after a crash ends what is left of the one before.
+fn child_note(call: CallId) -> String {
+    format!("command/{}.{}/child", call.job, call.index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn commands(names: &[&str]) -> Commands {
+        let program = Program { run: vec!["true".to_string()], directory: ".".into() };
+        let task = CommandTask { program, timeout: Duration::from_secs(1), empty: Vec::new() };
+        let commands = Commands::default();
+        commands.set(names.iter().map(|name| ((*name).to_string(), task.clone())).collect());
+        commands
+    }
+
+    #[track_caller]
+    fn check(payload: &str, expected: &str) {
+        let told = commands(&["crawl", "report"]).check(payload.as_bytes());
+        let told = told.map_or_else(|error| error.to_string(), |()| "fine".to_string());
+        assert!(told.starts_with(expected), "{payload}: {told}");
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_payload_is_said_before_it_is_accepted() {
+        check(r#"{"command": "crawl"}"#, "fine");
+        check(r#" {"command": "crawl", "input": {"a": [1, null, "ä"]}}"#, "fine");
+        check(r#"{"command": "crawl", "input": null}"#, "fine");
+        check(
+            r#"{"command": "crawl; rm -rf /"}"#,
+            "no command named `crawl; rm -rf /`: there are `crawl`, `report`",
+        );
+        check(r#"{"command": "\u001b[2J"}"#, r"no command named `\u{1b}[2J`: there are");
+        check(r#"["crawl"]"#, "the payload is not a command: it is no object");
+        check(
+            r#"{"command": "crawl", "args": []}"#,
+            "the payload is not a command: unknown field `args`",
+        );
+        check("{}", "the payload is not a command: missing field `command`");
+        check(r#"{"command": ["crawl"]}"#, "the payload is not a command: invalid type");
+    }
+
+    #[test]
+    fn an_input_may_have_64_kib_and_no_byte_more() {
+        let payload =
+            |size: usize| format!(r#"{{"command": "crawl", "input": "{}"}}"#, "x".repeat(size - 2));
+        check(&payload(LARGEST_INPUT), "fine");
+        check(&payload(LARGEST_INPUT + 1), "`input` is larger than 64 KiB");
+    }
+
+    #[test]
+    fn of_very_many_commands_some_are_told() {
+        let told = |count: usize| {
+            let names: Vec<String> = (0..count).map(|number| format!("c{number:02}")).collect();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            commands(&names).check(br#"{"command": "x"}"#).expect_err("unknown").to_string()
+        };
+        assert_eq!(told(0), "no command named `x`: none is configured");
+        assert!(told(20).ends_with("`c18`, `c19`"), "{}", told(20));
+        assert!(told(22).ends_with("`c18`, `c19` and 2 more"), "{}", told(22));
+    }
+
+    proptest! {
+        #[test]
+        fn any_payload_is_read_or_refused(
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+            text in r#"\{"command": "(crawl|.{0,90})"(, "input": .{0,20})?\}"#,
+        ) {
+            for payload in [&bytes[..], text.as_bytes()] {
+                match commands(&["crawl"]).read(payload) {
+                    // What holds a zero byte could not be handed over.
+                    Ok((wish, _)) => prop_assert!(!wish.input().contains('\0')),
+                    Err(error) => prop_assert!(error.to_string().len() < 1_000),
+                }
+            }
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! The configuration: one TOML file, every key with a default, every mistake with its place.
 
+mod commands;
 mod document;
 mod find;
 mod headers;
@@ -7,6 +8,7 @@ mod keys;
 mod lanes;
 mod nearest;
 mod print;
+mod program;
 mod server;
 mod services;
 mod settings;
@@ -25,6 +27,7 @@ use url::Url;
 
 use document::{Notes, Section};
 
+pub use commands::CommandConfig;
 pub use document::Mistake;
 pub use find::Surroundings;
 pub use headers::{HeaderConfig, Source};
@@ -51,6 +54,8 @@ pub struct Config {
     pub services: Vec<ServiceConfig>,
     /// Who runs it, in the order of the file.
     pub rosters: Vec<RosterConfig>,
+    /// Programs that jobs may name, in the order of the file.
+    pub commands: Vec<CommandConfig>,
     /// Where the embedded store is.
     pub store_path: PathBuf,
     /// How long finished jobs can be asked about.
@@ -115,6 +120,7 @@ impl Config {
             groups: Vec::new(),
             services: Vec::new(),
             rosters: Vec::new(),
+            commands: Vec::new(),
             store_path: surroundings.store_path(),
             keep_finished: Span::days(7),
             cache_bytes: 64 << 20,
@@ -151,6 +157,9 @@ impl Config {
                 if let Act::Run(program) = &mut service.task.act {
                     program.directory = working_directory(directory);
                 }
+            }
+            for command in &mut config.commands {
+                command.task.program.directory = working_directory(directory);
             }
         }
         config.file = Some(file.to_path_buf());
@@ -196,6 +205,7 @@ impl Config {
         lanes::read_lanes(self, root, notes);
         services::read_services(self, root, notes);
         services::read_rosters(self, root, notes);
+        commands::read_commands(self, root, notes);
     }
 }
 

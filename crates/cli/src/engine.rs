@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use paceline::{Builder, Group, Lane, Paceline, SERVICE_KIND, StartError, StoreError};
 use paceline_apps::call::{HttpWorker, Places};
+use paceline_apps::command::Commands;
 use paceline_apps::http::proxy::Proxies;
 use paceline_apps::services::{ServiceWorker, Tasks};
 use paceline_server::Doors;
@@ -35,6 +36,7 @@ pub(crate) enum For {
 pub(crate) struct Known {
     places: Places,
     tasks: Tasks,
+    commands: Commands,
 }
 
 impl Known {
@@ -43,6 +45,8 @@ impl Known {
         self.places.set(config.places()?);
         let tasks = config.services.iter().map(|it| (it.name.clone(), it.task.clone()));
         self.tasks.set(tasks.collect());
+        let commands = config.commands.iter().map(|it| (it.name.clone(), it.task.clone()));
+        self.commands.set(commands.collect());
         Ok(())
     }
 }
@@ -54,7 +58,7 @@ pub(crate) struct Engine {
     pub(crate) known: Known,
 }
 
-/// The lanes, groups, settings and services of the configuration.
+/// The lanes, groups, settings, services and commands of the configuration.
 fn builder(config: &Config, what: For, known: &Known) -> anyhow::Result<(Builder, Doors)> {
     let mut builder = Paceline::open(&config.store_path);
     for lane in &config.lanes {
@@ -65,7 +69,7 @@ fn builder(config: &Config, what: For, known: &Known) -> anyhow::Result<(Builder
     }
     let proxies = Proxies::from_env(|name| std::env::var(name).ok())?;
     let http = Arc::new(HttpWorker::new(known.places.clone(), &proxies));
-    let doors = Doors::new(http.clone());
+    let doors = Doors::new(http.clone(), known.commands.clone());
     builder = doors.register(builder);
     builder = builder.worker(SERVICE_KIND, ServiceWorker::new(known.tasks.clone(), http));
     builder = config.services.iter().fold(builder, |builder, it| builder.service(it.service()));

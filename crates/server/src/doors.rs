@@ -5,30 +5,34 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use paceline::Builder;
 use paceline_apps::call::{HTTP_KIND, HttpWorker};
+use paceline_apps::command::{COMMAND_KIND, CommandError, CommandWorker, Commands};
 use paceline_apps::relay::{RELAY_KIND, Relay, RelayWorker};
 
 use crate::permits::{PERMIT_KIND, PermitWorker, Permits};
 use crate::problem::{Problem, shown};
 
-/// The worker of requests, the permits and the relay. Made before the engine, which needs workers.
+/// The workers that callers may name, the permits and the relay. Made before the engine, which
+/// needs workers.
 #[derive(Clone)]
 pub struct Doors {
     http: Arc<HttpWorker>,
+    commands: Commands,
     pub(crate) permits: Permits,
     pub(crate) relay: Relay,
 }
 
 impl Doors {
-    /// Doors to the places that `http` knows.
-    pub fn new(http: Arc<HttpWorker>) -> Doors {
-        Doors { permits: Permits::default(), relay: Relay::new(http.clone()), http }
+    /// Doors to the places that `http` knows, and to these commands.
+    pub fn new(http: Arc<HttpWorker>, commands: Commands) -> Doors {
+        Doors { permits: Permits::default(), relay: Relay::new(http.clone()), http, commands }
     }
 
-    /// The same engine, with workers for the kinds `http`, `permit` and `relay`.
+    /// The same engine, with workers for the kinds `http`, `command`, `permit` and `relay`.
     #[must_use]
     pub fn register(&self, builder: Builder) -> Builder {
         builder
             .worker(HTTP_KIND, (*self.http).clone())
+            .worker(COMMAND_KIND, CommandWorker::new(self.commands.clone()))
             .worker(PERMIT_KIND, PermitWorker::new(self.permits.clone()))
             .worker(RELAY_KIND, RelayWorker::new(self.relay.clone()))
     }
@@ -50,9 +54,15 @@ impl Doors {
                 }
                 Ok(())
             }
+            COMMAND_KIND => {
+                let wrong = |error: CommandError| Problem::unprocessable(error.to_string());
+                self.commands.check(payload).map_err(wrong)
+            }
             other => {
                 let kind = shown(other);
-                let detail = format!("no kind `{kind}` for callers: there is `{HTTP_KIND}`");
+                let detail = format!(
+                    "no kind `{kind}` for callers: there are `{HTTP_KIND}` and `{COMMAND_KIND}`"
+                );
                 Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unknown_kind", detail))
             }
         }

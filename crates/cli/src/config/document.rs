@@ -292,7 +292,8 @@ pub(super) fn element<'a>(path: &str, table: &'a DeTable<'a>) -> Section<'a> {
     Section { path: path.to_string(), table }
 }
 
-fn whole(value: &DeValue<'_>) -> Option<i128> {
+/// A whole number, however it is written.
+pub(super) fn whole(value: &DeValue<'_>) -> Option<i128> {
     let integer = value.as_integer()?;
     i128::from_str_radix(integer.as_str(), integer.radix()).ok()
 }

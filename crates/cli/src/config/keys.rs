@@ -300,4 +300,22 @@ pub(super) const SECTIONS: &[Reference] = &[
             example("services", r#"["example", "by_cron"]"#, "What it runs, in this order."),
         ],
     },
+    Reference {
+        section: "commands",
+        example: Some("example"),
+        says: "A program that jobs of the kind `command` may name. They hand it an input, as JSON in the variable PACELINE_INPUT, and never an argument.",
+        keys: &[
+            example(
+                "run",
+                r#"["./look-up.sh", "--fast"]"#,
+                "The program and its arguments, run as that of a service. What it says is the answer, the last 64 KiB of it.",
+            ),
+            default("timeout", r#""1h""#, "How long one try may take before it is ended."),
+            example(
+                "empty",
+                "[4]",
+                "Exit codes that say: there is nothing. Others than 0 are failures.",
+            ),
+        ],
+    },
 ];

@@ -1,12 +1,9 @@
 //! The sections of work that comes again: services and rosters (S1, S2).
 
-use std::path::PathBuf;
-
 use jiff::tz::TimeZone;
 use paceline::{Roster, Service};
 use paceline_apps::call::{Ask, Expect, Sign};
 use paceline_apps::http::Origin;
-use paceline_apps::program::Program;
 use paceline_apps::services::{Act, Payload, Task};
 use paceline_core::{Cron, MOST_SERVICES, Span, check_name};
 use url::Url;
@@ -14,13 +11,11 @@ use url::Url;
 use super::Config;
 use super::document::{Notes, Section, shown};
 use super::nearest::nearest;
+use super::program::{read_program, read_texts};
 use super::settings::above_zero;
 
-/// Arguments of one program.
-const MOST_ARGUMENTS: usize = 1_000;
 /// Retries of one run.
 const MOST_RETRIES: u32 = 1_000;
-const COMMAND: &str = "a list of texts: a program and its arguments";
 
 /// One service.
 #[derive(Clone, Debug, PartialEq)]
@@ -147,15 +142,7 @@ fn read_act(at: usize, section: &Section<'_>, notes: &mut Notes<'_>) -> Option<A
             notes.note(at, what);
             None
         }
-        ["run"] => {
-            let run = read_texts(section, "run", COMMAND, notes)?;
-            if run.is_empty() {
-                let what = format!("`{}` is empty: name a program", section.path_of("run"));
-                notes.note(section.place("run"), what);
-            }
-            // Relative to the file; where that is, is known when all of it was read.
-            Some(Act::Run(Program { run, directory: PathBuf::new() }))
-        }
+        ["run"] => read_program(section, notes).map(Act::Run),
         [key] => read_ask(key, section, notes).map(|ask| Act::Ask(Box::new(ask))),
         [_, second, ..] => {
             let what = format!("`{path}` has {}: keep one of them", said.join(" and "));
@@ -287,27 +274,4 @@ fn read_list(section: &Section<'_>, root: &Section<'_>, notes: &mut Notes<'_>) -
         }
     }
     services
-}
-
-/// A list of texts without zero bytes.
-fn read_texts(
-    section: &Section<'_>,
-    key: &str,
-    what: &str,
-    notes: &mut Notes<'_>,
-) -> Option<Vec<String>> {
-    let array = section.array(key, what, notes)?;
-    let path = section.path_of(key);
-    if array.len() > MOST_ARGUMENTS {
-        notes.note(section.place(key), format!("`{path}` has more than {MOST_ARGUMENTS} entries"));
-        return None;
-    }
-    let mut texts = Vec::with_capacity(array.len());
-    for value in array {
-        match value.get_ref().as_str().filter(|text| !text.contains('\0')) {
-            Some(text) => texts.push(text.to_string()),
-            None => notes.note(value.span().start, format!("`{path}` must be {what}")),
-        }
-    }
-    Some(texts)
 }

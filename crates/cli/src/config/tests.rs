@@ -109,7 +109,7 @@ fn unknown_keys_get_a_suggestion() {
     check("[server]\ntls = true", "2:1: unknown key `server.tls`: known here are `listen`");
     check(
         "[telemetry]",
-        "1:2: unknown section `telemetry`: the sections are `[store]`, `[workers]`, `[queue]`, `[cache]`, `[server]`, `[lanes]`, `[groups]`, `[services]`, `[rosters]`",
+        "1:2: unknown section `telemetry`: the sections are `[store]`, `[workers]`, `[queue]`, `[cache]`, `[server]`, `[lanes]`, `[groups]`, `[services]`, `[rosters]`, `[commands]`",
     );
     check(
         "lanes.x.limits = [{ limit = '1/s', keeps = {} }]",
@@ -485,4 +485,58 @@ fn mistakes_in_services_are_told_with_their_place() {
         "[services.a]\nrun = ['x']\nevry = '1h'",
         "3:1: unknown key `services.a.evry`: did you mean `every`?",
     );
+}
+
+#[test]
+fn commands_are_read_and_run_in_the_directory_of_the_file() {
+    let text = "[commands.look-up]\nrun = ['./look-up.sh', '']\ntimeout = '5s'\nempty = [4, 0xff, 4]\n\
+                [commands.other]\nrun = ['other']";
+    let file = Path::new("/etc/paceline/paceline.toml");
+    let config = Config::parse(file, text.as_bytes(), &Surroundings::default()).expect("right");
+    let [look_up, other] = &config.commands[..] else { panic!("two commands") };
+    assert_eq!((look_up.name.as_str(), other.name.as_str()), ("look-up", "other"));
+    assert_eq!(look_up.task.program.run, ["./look-up.sh", ""]);
+    assert_eq!(look_up.task.program.directory, Path::new("/etc/paceline"));
+    assert_eq!(
+        (look_up.task.timeout, &look_up.task.empty[..]),
+        (Span::secs(5).into(), &[4, 255][..])
+    );
+    assert_eq!((other.task.timeout, other.task.empty.len()), (Span::hours(1).into(), 0));
+    assert_eq!(right(text).commands[0].task.program.directory, Path::new("."));
+}
+
+#[test]
+fn mistakes_in_commands_are_told_with_their_place() {
+    check(
+        "[commands.a]\ntimeout = '1s'",
+        "1:11: `commands.a` says nothing to do: add `run = [\"program\"]`",
+    );
+    check("[commands.a]\nrun = []", "2:7: `commands.a.run` is empty: name a program");
+    check(
+        "[commands.a]\nrun = 'ls -l'",
+        "2:7: `commands.a.run` must be a list of texts: a program and its arguments, but is a text",
+    );
+    check(
+        "[commands.a]\nrun = [1]",
+        "2:8: `commands.a.run` must be a list of texts: a program and its arguments",
+    );
+    check(
+        "[commands.a]\nrun = ['x']\ntimeout = '0s'",
+        "3:11: `commands.a.timeout` is zero: nothing could be done in it",
+    );
+    check(
+        "[commands.a]\nrun = ['x']\nempty = 4",
+        "3:9: `commands.a.empty` must be a list of exit codes from 1 to 255, but is 4",
+    );
+    for wrong in ["0", "256", "-1", "'4'", "4.0"] {
+        check(
+            &format!("[commands.a]\nrun = ['x']\nempty = [1, {wrong}]"),
+            "3:13: `commands.a.empty` must be a list of exit codes from 1 to 255",
+        );
+    }
+    check(
+        "[commands.a]\nrun = ['x']\nevery = '1h'",
+        "3:1: unknown key `commands.a.every`: it belongs in `[lanes.NAME]`",
+    );
+    check("[commands.'']\nrun = ['x']", "1:11: a command needs a name");
 }

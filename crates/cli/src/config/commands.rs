@@ -1,0 +1,74 @@
+//! The section of programs that jobs may name: commands.
+
+use paceline_apps::command::CommandTask;
+use paceline_core::{Span, check_name};
+
+use super::Config;
+use super::document::{Notes, Section, shown, whole};
+use super::program::read_program;
+use super::settings::above_zero;
+
+/// Commands at most.
+const MOST_COMMANDS: usize = 10_000;
+
+/// One command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandConfig {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub task: CommandTask,
+}
+
+/// Reads `[commands.NAME]`.
+pub(super) fn read_commands(config: &mut Config, root: &Section<'_>, notes: &mut Notes<'_>) {
+    let Some(commands) = root.section("commands", notes) else { return };
+    for (name, at, _) in commands.entries() {
+        if notes.full() {
+            return;
+        }
+        if let Err(error) = check_name("command", name) {
+            notes.note(at, error.to_string());
+        }
+        if config.commands.len() == MOST_COMMANDS {
+            let what = format!("the command `{}` is one more than {MOST_COMMANDS}", shown(name));
+            notes.note(at, what);
+            return;
+        }
+        if let Some(section) = commands.section(name, notes)
+            && let Some(task) = read_task(at, &section, notes)
+        {
+            config.commands.push(CommandConfig { name: name.to_string(), task });
+        }
+    }
+}
+
+fn read_task(at: usize, section: &Section<'_>, notes: &mut Notes<'_>) -> Option<CommandTask> {
+    section.check_keys("commands", notes);
+    let timeout = above_zero(section, "timeout", "nothing could be done in it", notes);
+    let empty = read_codes(section, notes);
+    if section.value("run").is_none() {
+        let path = section.path();
+        notes.note(at, format!("`{path}` says nothing to do: add `run = [\"program\"]`"));
+    }
+    let program = read_program(section, notes)?;
+    Some(CommandTask { program, timeout: timeout.unwrap_or(Span::hours(1)).into(), empty })
+}
+
+/// Exit codes other than that of success.
+fn read_codes(section: &Section<'_>, notes: &mut Notes<'_>) -> Vec<u8> {
+    const CODES: &str = "a list of exit codes from 1 to 255";
+    let mut codes = Vec::new();
+    for value in section.array("empty", CODES, notes).into_iter().flatten() {
+        let code = whole(value.get_ref()).and_then(|code| u8::try_from(code).ok());
+        if let Some(code) = code.filter(|&code| code > 0) {
+            codes.push(code);
+        } else {
+            let what = format!("`{}` must be {CODES}", section.path_of("empty"));
+            notes.note(value.span().start, what);
+        }
+    }
+    codes.sort_unstable();
+    codes.dedup();
+    codes
+}

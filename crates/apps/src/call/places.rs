@@ -83,6 +83,11 @@ impl Places {
         self.of(&lane).is_some_and(|place| place.url.is_none()).then_some(lane)
     }
 
+    /// Says what is wrong with a request on a lane, without I/O: for use before it is accepted.
+    pub fn check(&self, lane: &str, ask: &Ask) -> Result<(), AskError> {
+        self.whom(lane, ask).map(drop)
+    }
+
     /// Whom this request on this lane goes to, if it may.
     pub(crate) fn whom(&self, lane: &str, ask: &Ask) -> Result<Whom, AskError> {
         let place = self.of(lane).unwrap_or_default();

@@ -13,11 +13,20 @@ const PROGRAM: &str = "a list of texts: a program and its arguments";
 /// Reads `run`. Where it runs is known when all of the file was read.
 pub(super) fn read_program(section: &Section<'_>, notes: &mut Notes<'_>) -> Option<Program> {
     let run = read_texts(section, "run", PROGRAM, notes)?;
-    if section.array("run", PROGRAM, notes).is_some_and(|array| array.is_empty()) {
-        let what = format!("`{}` is empty: name a program", section.path_of("run"));
+    let path = section.path_of("run");
+    if is_empty(section, "run") {
+        notes.note(section.place("run"), format!("`{path}` is empty: name a program"));
+    } else if run.first().is_some_and(String::is_empty) {
+        let what = format!("`{path}` begins with an empty text: name a program there");
         notes.note(section.place("run"), what);
     }
     Some(Program { run, directory: PathBuf::new() })
+}
+
+/// Whether a list has nothing in it, rather than nothing that could be read.
+pub(super) fn is_empty(section: &Section<'_>, key: &str) -> bool {
+    let array = section.value(key).and_then(|value| value.get_ref().as_array());
+    array.is_some_and(|array| array.is_empty())
 }
 
 /// A list of texts without zero bytes.

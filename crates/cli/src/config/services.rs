@@ -2,7 +2,7 @@
 
 use jiff::tz::TimeZone;
 use paceline::{Roster, Service};
-use paceline_apps::call::{Ask, Expect, Sign};
+use paceline_apps::call::{Ask, AskError, Expect, Places, Sign};
 use paceline_apps::http::Origin;
 use paceline_apps::services::{Act, Payload, Task};
 use paceline_core::{Cron, MOST_SERVICES, Span, check_name};
@@ -11,7 +11,7 @@ use url::Url;
 use super::Config;
 use super::document::{Notes, Section, shown};
 use super::nearest::nearest;
-use super::program::{read_program, read_texts};
+use super::program::{is_empty, read_program, read_texts};
 use super::settings::above_zero;
 
 /// Retries of one run.
@@ -81,6 +81,8 @@ impl RosterConfig {
 /// Reads `[services.NAME]`. Lanes have been read.
 pub(super) fn read_services(config: &mut Config, root: &Section<'_>, notes: &mut Notes<'_>) {
     let Some(services) = root.section("services", notes) else { return };
+    let places = Places::default();
+    places.set(config.places());
     for (name, at, _) in services.entries() {
         if notes.full() {
             return;
@@ -98,6 +100,7 @@ pub(super) fn read_services(config: &mut Config, root: &Section<'_>, notes: &mut
         if let Some(section) = services.section(name, notes)
             && let Some(service) = read_service(name, at, &section, config, notes)
         {
+            check_ask(&service, &section, &places, notes);
             config.services.push(service);
         }
     }
@@ -173,6 +176,37 @@ fn read_ask(key: &'static str, section: &Section<'_>, notes: &mut Notes<'_>) -> 
     Some(Ask { method, expect, url: Some(url?.to_string()), ..Ask::default() })
 }
 
+/// Notes a request that its lane would refuse at every run. A lane that is not there was told of.
+fn check_ask(
+    service: &ServiceConfig,
+    section: &Section<'_>,
+    places: &Places,
+    notes: &mut Notes<'_>,
+) {
+    let (Some(lane), Act::Ask(ask)) = (&service.lane, &service.task.act) else { return };
+    if places.of(lane).is_none() {
+        return;
+    }
+    let Err(error) = places.check(lane, ask) else { return };
+    let key = if section.value("get").is_some() { "get" } else { "post" };
+    let (path, lane) = (section.path_of(key), shown(lane));
+    let what = match error {
+        AskError::NoUrl(_) => format!(
+            "`{path}` is a path, and the lane `{lane}` has no url: add `url` there, or write the \
+             whole address here"
+        ),
+        AskError::Elsewhere(_) => format!(
+            "`{path}` leads away from the url of the lane `{lane}`: write a path below it, or name \
+             another lane"
+        ),
+        AskError::OtherLane(_, own) => {
+            format!("`{path}` is not an address of the lane `{lane}`: its own is `{}`", shown(&own))
+        }
+        other => format!("`{path}`: {other}"),
+    };
+    notes.note(section.place(key), what);
+}
+
 fn read_when(section: &Section<'_>, notes: &mut Notes<'_>) -> WhenConfig {
     const EVERY: &str = "leave it out to run at every check of the roster";
     let every = above_zero(section, "every", EVERY, notes);
@@ -209,6 +243,14 @@ fn read_zone(section: &Section<'_>, notes: &mut Notes<'_>) -> Option<TimeZone> {
 
 fn read_lane(section: &Section<'_>, config: &Config, notes: &mut Notes<'_>) -> Option<String> {
     let name = section.text("lane", "the name of a lane", notes)?;
+    if let Some(prefix) = name.strip_suffix('*') {
+        let (path, prefix) = (section.path_of("lane"), shown(prefix));
+        let what = format!(
+            "`{path}`: `{prefix}*` is a template: write the whole name of a lane, as `{prefix}NAME`"
+        );
+        notes.note(section.place("lane"), what);
+        return None;
+    }
     let covers = |lane: &str| match lane.strip_suffix('*') {
         Some(prefix) => name.starts_with(prefix),
         None => lane == name,
@@ -243,7 +285,7 @@ pub(super) fn read_rosters(config: &mut Config, root: &Section<'_>, notes: &mut 
         let Some(section) = rosters.section(name, notes) else { continue };
         section.check_keys("rosters", notes);
         let check = above_zero(&section, "check", "it would look without end", notes);
-        let services = read_list(&section, root, notes);
+        let services = read_list(at, &section, root, notes);
         let check = check.unwrap_or(Span::mins(1));
         if check < paceline::SHORTEST_CHECK {
             let (path, shortest) = (section.path_of("check"), paceline::SHORTEST_CHECK);
@@ -254,7 +296,18 @@ pub(super) fn read_rosters(config: &mut Config, root: &Section<'_>, notes: &mut 
 }
 
 /// The services of a roster, which must all be there.
-fn read_list(section: &Section<'_>, root: &Section<'_>, notes: &mut Notes<'_>) -> Vec<String> {
+fn read_list(
+    at: usize,
+    section: &Section<'_>,
+    root: &Section<'_>,
+    notes: &mut Notes<'_>,
+) -> Vec<String> {
+    const REMEDY: &str = "runs nothing: add `services = [\"NAME\"]`, or take it out";
+    if section.value("services").is_none() {
+        notes.note(at, format!("`{}` {REMEDY}", section.path()));
+    } else if is_empty(section, "services") {
+        notes.note(section.place("services"), format!("`{}` {REMEDY}", section.path()));
+    }
     let services = read_texts(section, "services", "a list of services", notes).unwrap_or_default();
     // A service with a mistake was told of already.
     let known = root.section("services", notes).map(|services| services.entries());

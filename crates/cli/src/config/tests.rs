@@ -480,7 +480,10 @@ fn mistakes_in_services_are_told_with_their_place() {
         "[services.a]\nrun = ['x']\n[rosters.n]\nservices = ['a', 'a']",
         "4:12: `rosters.n.services`: `a` stands on it twice",
     );
-    check("[rosters.n]\ncheck = '1ms'", "2:9: `rosters.n.check` is shorter than 100ms");
+    check(
+        "[services.a]\nrun = ['x']\n[rosters.n]\nservices = ['a']\ncheck = '1ms'",
+        "5:9: `rosters.n.check` is shorter than 100ms",
+    );
     check(
         "[services.a]\nrun = ['x']\nevry = '1h'",
         "3:1: unknown key `services.a.evry`: did you mean `every`?",
@@ -539,4 +542,59 @@ fn mistakes_in_commands_are_told_with_their_place() {
         "3:1: unknown key `commands.a.every`: it belongs in `[lanes.NAME]`",
     );
     check("[commands.'']\nrun = ['x']", "1:11: a command needs a name");
+}
+
+#[test]
+fn services_that_could_never_run_are_mistakes() {
+    check(
+        "[lanes.shop]\n[services.a]\nget = '/path'\nlane = 'shop'",
+        "3:7: `services.a.get` is a path, and the lane `shop` has no url: add `url` there, or write \
+         the whole address here",
+    );
+    let shop = "[lanes.shop]\nurl = 'https://a.example/v1'\n[services.a]\nlane = 'shop'\n";
+    let away = "`services.a.post` leads away from the url of the lane `shop`: write a path below \
+                it, or name another lane";
+    for elsewhere in ["https://b.example/", "http://a.example/", "/../secret"] {
+        check(&format!("{shop}post = '{elsewhere}'"), &format!("5:8: {away}"));
+    }
+    for there in ["https://a.example/v1/x", "/x?y=z"] {
+        assert_eq!(right(&format!("{shop}post = '{there}'")).services.len(), 1);
+    }
+    let host = "[lanes.'host:*']\n[services.a]\nget = 'https://a.example/'\nlane = ";
+    check(
+        &format!("{host}'host:b.example'"),
+        "3:7: `services.a.get` is not an address of the lane `host:b.example`: its own is \
+         `host:a.example`",
+    );
+    assert_eq!(right(&format!("{host}'host:a.example'")).services.len(), 1);
+    check(
+        &format!("{host}'host:*'"),
+        "4:8: `services.a.lane`: `host:*` is a template: write the whole name of a lane, as \
+         `host:NAME`",
+    );
+    check(
+        "[lanes.'host:*']\n[services.a]\nget = '/path'\nlane = 'host:*'",
+        "4:8: `services.a.lane`: `host:*` is a template: write the whole name of a lane, as \
+         `host:NAME`",
+    );
+    check(
+        "[services.a]\nget = '/path'\nlane = 'shop'",
+        "3:8: `services.a.lane`: no lane named `shop`: add it as `[lanes.NAME]`, or leave it out",
+    );
+    check(
+        "[services.a]\nrun = ['', 'x']",
+        "2:7: `services.a.run` begins with an empty text: name a program there",
+    );
+}
+
+#[test]
+fn a_roster_that_runs_nothing_is_a_mistake() {
+    let remedy = "`rosters.n` runs nothing: add `services = [\"NAME\"]`, or take it out";
+    check("[rosters.n]\ncheck = '1h'", &format!("1:10: {remedy}"));
+    check("[rosters.n]\nservices = []", &format!("2:12: {remedy}"));
+    check(
+        "[rosters.n]\nservices = 'a'",
+        "2:12: `rosters.n.services` must be a list of services, but is a text",
+    );
+    check("[rosters.n]\nservices = [1]", "2:13: `rosters.n.services` must be a list of services");
 }

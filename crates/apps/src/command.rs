@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::program::{BEYOND, Program, Run};
+use crate::program::{BEYOND, Patience, Program, Run};
 
 /// The kind of these jobs.
 pub const COMMAND_KIND: &str = "command";
@@ -146,9 +146,11 @@ impl Worker for CommandWorker {
         let (wish, task) = read.map_err(|error| Failed::of(error.into()))?;
         let run = Run {
             child_note: child_note(call.id()),
+            own_note: true,
             output_note: None,
             environment: vec![("PACELINE_INPUT", wish.input().to_string())],
             timeout: task.timeout,
+            patience: Patience::default(),
         };
         let mut over = run.of(&task.program, &call).await?;
         match over.verdict() {

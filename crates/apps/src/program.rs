@@ -7,6 +7,7 @@ mod tail;
 
 use std::path::PathBuf;
 
+pub(crate) use group::Patience;
 pub(crate) use run::{BEYOND, Run};
 pub use tail::LONGEST_TAIL;
 

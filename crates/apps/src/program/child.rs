@@ -3,20 +3,19 @@
 use std::io::{self, PipeReader};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
+use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
-use std::time::Duration;
 
-use paceline::{Failure, Hold};
+use futures_util::FutureExt as _;
+use paceline::{Call, Failure, Hold};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 
 use super::Program;
-use super::group::Group;
+use super::group::{Alive, Group, Patience};
+use super::run::Run;
 use super::tail::Tail;
-
-/// How long a program that ran out of time may take to end by itself.
-const GRACE: Duration = Duration::from_secs(5);
 
 /// Waits for a line on its input before it becomes the program. If whoever started it dies before
 /// the program is known in the store, the input ends and nothing is run.
@@ -29,17 +28,16 @@ pub(super) struct Running {
     /// Whether somebody can still say something.
     talks: bool,
     pub(super) group: Group,
+    patience: Patience,
     /// Keeps the lane's slot until the group is gone (L5).
     hold: Option<Hold>,
+    /// The note that is forgotten with a group that nobody waited for.
+    forgets: Option<(Call, String)>,
 }
 
 impl Program {
     /// Starts it up to the gate.
-    pub(super) fn start(
-        &self,
-        environment: &[(&'static str, String)],
-        hold: Hold,
-    ) -> Result<Running, Failure> {
+    pub(super) fn start(&self, run: &Run, hold: Hold) -> Result<Running, Failure> {
         self.find()?;
         let failed = |error: io::Error| {
             Failure::transient("start").because(&format!("`{}`: {error}", self.run[0]))
@@ -48,7 +46,7 @@ impl Program {
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(GATE).args(&self.run);
         command.current_dir(&self.directory);
-        command.envs(environment.iter().map(|(name, value)| (name, value)));
+        command.envs(run.environment.iter().map(|(name, value)| (name, value)));
         command.process_group(0).stdin(Stdio::piped());
         command.stdout(said.try_clone().map_err(failed)?).stderr(said);
         let child = command.spawn().map_err(failed)?;
@@ -57,7 +55,8 @@ impl Program {
         let group = child.id().and_then(Group::of);
         let group = group.ok_or_else(|| failed(io::Error::other("it is gone already")))?;
         let output = receiver(output).map_err(failed)?;
-        Ok(Running { child, output, talks: true, group, hold: Some(hold) })
+        let (patience, hold) = (run.patience, Some(hold));
+        Ok(Running { child, output, talks: true, group, patience, hold, forgets: None })
     }
 
     /// Whether there is such a program; the shell at the gate could only say it in its own words.
@@ -112,21 +111,35 @@ impl Running {
         }
     }
 
+    /// From now on, if nobody waits for its end, this note is forgotten after it.
+    pub(super) fn forgets(&mut self, call: &Call, note: &str) {
+        self.forgets = Some((call.clone(), note.to_string()));
+    }
+
     /// Ends whatever is left of the group, and returns when it is gone.
-    pub(super) async fn end(mut self) {
-        if let Some(hold) = self.hold.take() {
-            // A leader that has ended is buried first, or it would count as alive.
-            let ending = self.group.end_beside(GRACE, hold);
-            let _ = tokio::join!(self.child.wait(), ending.gone());
+    pub(super) async fn end(mut self) -> Result<(), Alive> {
+        let hold = self.hold.take().expect("it is ended once");
+        let mut over = pin!(self.group.end_beside(self.patience, |_| drop(hold)).over());
+        tokio::select! {
+            ended = &mut over => ended,
+            // A leader that has ended is buried meanwhile.
+            _ = self.child.wait() => over.await,
         }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Some(hold) = self.hold.take() {
-            drop(self.group.end_beside(GRACE, hold));
-        }
+        let Some(hold) = self.hold.take() else { return };
+        let forgets = self.forgets.take();
+        let over = |ended: Result<(), Alive>| {
+            if let (Ok(()), Some((call, note))) = (ended, forgets) {
+                // Said and not waited for: it is heard before the hold is let go of.
+                let _ = call.keep(&note, None).now_or_never();
+            }
+            drop(hold);
+        };
+        drop(self.group.end_beside(self.patience, over));
     }
 }
 

@@ -4,17 +4,42 @@ use std::fs;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::Duration;
 
-use paceline::Hold;
+use paceline::{Failed, Failure};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 /// How long a group has to end by itself when somebody waits for it: a stop, a cancelled run.
 const HURRIED_GRACE: Duration = Duration::from_millis(500);
-/// How often a group that was told to end is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// After this a group that cannot be ended is let be: it hangs in the kernel.
-const GIVE_UP_AFTER: Duration = Duration::from_mins(1);
+/// How soon a group that was told to end is looked at, and how often later: each look may read all
+/// of /proc.
+const FIRST_LOOK: Duration = Duration::from_millis(10);
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// How long a group is waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// It may end by itself.
+    pub(super) grace: Duration,
+    /// It is made to end; after that it is let be, since it hangs in the kernel.
+    pub(super) force: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Patience {
+        Patience { grace: Duration::from_secs(5), force: Duration::from_mins(1) }
+    }
+}
+
+/// A group that does not end, whatever it is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Alive;
+
+impl From<Alive> for Failed {
+    fn from(_: Alive) -> Failed {
+        Failed::of(Failure::transient("alive").because("its process group does not end"))
+    }
+}
 
 /// A process group by its leader, told apart from later ones with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,59 +87,70 @@ impl Group {
         }
     }
 
-    /// Ends it on a thread of its own, which holds the slot until it is gone (L5).
-    pub(super) fn end_beside(self, grace: Duration, hold: Hold) -> Ending {
-        let (tell, gone) = oneshot::channel();
+    /// Ends it on a thread of its own, and tells `over` there before anybody else.
+    pub(super) fn end_beside(
+        self,
+        patience: Patience,
+        over: impl FnOnce(Result<(), Alive>) + Send + 'static,
+    ) -> Ending {
+        let (tell, told) = oneshot::channel();
         let (hurry, hurries) = channel();
         let end = move || {
-            self.end(grace, &hurries);
-            drop(hold);
+            let ended = self.end(patience, &hurries);
+            over(ended);
             // Whoever waited may have been dropped meanwhile.
-            let _ = tell.send(());
+            let _ = tell.send(ended);
         };
         let thread = std::thread::Builder::new().name("paceline-end".to_string());
         if thread.spawn(end).is_err() {
             // Without a thread there is no grace either.
             self.signal(Signal::KILL);
         }
-        Ending { gone, _hurry: hurry }
+        Ending { told, _hurry: hurry }
     }
 
-    /// Asks the group to end, makes it end after `grace`, or as soon as nobody waits for it, and
+    /// Asks the group to end, makes it end after the grace, or as soon as nobody waits for it, and
     /// returns when it is gone.
-    fn end(self, grace: Duration, hurries: &Receiver<()>) {
+    fn end(self, patience: Patience, hurries: &Receiver<()>) -> Result<(), Alive> {
         if !self.is_alive() {
-            return;
+            return Ok(());
         }
         // Nobody ever rings: the other end only goes away.
         let (_bell, silence): (Sender<()>, Receiver<()>) = channel();
-        let (mut waited, mut grace) = (Duration::ZERO, grace);
+        let Patience { mut grace, force } = patience;
+        let (mut waited, mut look) = (Duration::ZERO, FIRST_LOOK);
         self.signal(Signal::TERM);
         // One that was stopped must run to hear it.
         self.signal(Signal::CONT);
-        while self.is_alive() && waited < grace + GIVE_UP_AFTER {
+        while self.is_alive() {
+            if waited >= grace + force {
+                return Err(Alive);
+            }
             if waited >= grace {
                 self.signal(Signal::KILL);
             }
-            let _ = silence.recv_timeout(LOOK_EVERY);
-            waited += LOOK_EVERY;
+            let _ = silence.recv_timeout(look);
+            waited += look;
+            look = (2 * look).min(LOOK_EVERY);
             if hurries.try_recv() == Err(TryRecvError::Disconnected) {
                 grace = grace.min(HURRIED_GRACE);
             }
         }
+        Ok(())
     }
 }
 
 /// A group on its way out. Whoever drops this is in a hurry: the group is given less time.
 pub(super) struct Ending {
-    gone: oneshot::Receiver<()>,
+    told: oneshot::Receiver<Result<(), Alive>>,
     _hurry: Sender<()>,
 }
 
 impl Ending {
-    /// Resolves when the group is gone.
-    pub(super) async fn gone(mut self) {
-        let _ = (&mut self.gone).await;
+    /// Resolves when the group is gone, or is let be.
+    pub(super) async fn over(mut self) -> Result<(), Alive> {
+        // Nobody looked whether it is gone if there was no thread to do so.
+        (&mut self.told).await.unwrap_or(Err(Alive))
     }
 }
 
@@ -160,9 +196,10 @@ mod tests {
         (child, group)
     }
 
+    #[track_caller]
     fn end(group: Group, grace: Duration) {
         let (_patient, hurries) = channel();
-        group.end(grace, &hurries);
+        assert_eq!(group.end(Patience { grace, ..Patience::default() }, &hurries), Ok(()));
     }
 
     #[test]
@@ -170,7 +207,8 @@ mod tests {
         let (mut child, group) = leader("trap '' TERM; echo; while :; do sleep 1; done");
         let (patient, hurries) = channel();
         drop(patient);
-        group.end(Duration::from_mins(9), &hurries);
+        let patience = Patience { grace: Duration::from_mins(9), ..Patience::default() };
+        assert_eq!(group.end(patience, &hurries), Ok(()));
         assert!(!group.is_alive());
         child.wait().expect("ended");
     }
@@ -185,6 +223,17 @@ mod tests {
         assert!(!group.is_alive());
         child.wait().expect("ended");
         assert!(!group.is_alive());
+    }
+
+    #[test]
+    fn s3_a_group_that_does_not_end_in_time_is_told_of() {
+        let (mut child, group) = leader("trap '' TERM; echo; while :; do sleep 1; done");
+        let (_patient, hurries) = channel();
+        let patience = Patience { grace: Duration::from_millis(20), force: Duration::ZERO };
+        assert_eq!(group.end(patience, &hurries), Err(Alive));
+        assert!(group.is_alive());
+        end(group, Duration::ZERO);
+        child.wait().expect("ended");
     }
 
     #[test]

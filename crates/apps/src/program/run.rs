@@ -1,5 +1,6 @@
 //! One run of a program on behalf of a call: from the gate to how it ended.
 
+use std::pin::pin;
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -7,27 +8,31 @@ use paceline::{Call, Failed, Failure};
 
 use super::Program;
 use super::child::{Running, verdict};
-use super::group::Group;
+use super::group::{Group, Patience};
 use super::tail::Tail;
 
-/// Output is stored at most this often while the program runs.
-const SAVE_EVERY: Duration = Duration::from_secs(2);
+/// How soon what a program says is stored while it runs: with the commit, in less than 2 s.
+const SAVE_AFTER: Duration = Duration::from_millis(1_500);
 /// How long what a dead process left behind may take to end by itself.
 const LEFT_OVER_GRACE: Duration = Duration::from_secs(1);
-/// Beyond a program's own time: to end it, to store what it said.
-pub(crate) const BEYOND: Duration = Duration::from_secs(90);
+/// Beyond a program's own time: to end what is left before and after it, to store what it said.
+pub(crate) const BEYOND: Duration = Duration::from_secs(150);
 
 /// What a run is called, and what it is told.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
     /// The note that holds its process group until that is gone.
     pub(crate) child_note: String,
+    /// Whether no other call uses that note: then it need not outlive a run that nobody wants.
+    pub(crate) own_note: bool,
     /// The note that holds the end of what it says, for those who ask later.
     pub(crate) output_note: Option<String>,
     /// Variables beside those of this process.
     pub(crate) environment: Vec<(&'static str, String)>,
     /// How long it may take.
     pub(crate) timeout: Duration,
+    /// How long its end is waited for.
+    pub(crate) patience: Patience,
 }
 
 /// A run that is over, by itself and in time.
@@ -58,18 +63,23 @@ impl Run {
     /// Runs a program, after the end of what an earlier run left behind.
     pub(crate) async fn of(&self, program: &Program, call: &Call) -> Result<Over, Failed> {
         self.end_leftover(call).await?;
-        let mut running = program.start(&self.environment, call.hold()).map_err(Failed::of)?;
+        let mut running = program.start(self, call.hold()).map_err(Failed::of)?;
         // Here, and not after the commit below: a slow disk must not make a run late for ever (L4).
         call.sending()?;
         let group = serde_json::to_vec(&running.group).expect("numbers are JSON");
         // The promise before the call: whoever comes after a crash knows what to end.
         call.keep(&self.child_note, Some(&group)).await?;
+        if self.own_note {
+            running.forgets(call, &self.child_note);
+        }
         let mut heard = Tail::default();
         running.go().await?;
         let attended = self.attend(call, &mut running, &mut heard);
         let attended = tokio::time::timeout(self.timeout, attended).await;
-        running.end().await;
+        let ended = running.end().await;
         self.save(call, &mut heard).await?;
+        // The note stays with what stays: the next run must find it.
+        ended?;
         call.keep(&self.child_note, None).await?;
         let Ok(status) = attended else {
             let message = format!("not over in {}", paceline::Span::from(self.timeout));
@@ -79,35 +89,43 @@ impl Run {
     }
 
     /// What an earlier run left behind, be it one of a process that has died, is ended first (S3).
-    async fn end_leftover(&self, call: &Call) -> Result<(), Failed> {
+    pub(crate) async fn end_leftover(&self, call: &Call) -> Result<(), Failed> {
         let Some(note) = call.note(&self.child_note).await? else { return Ok(()) };
-        let Ok(group) = serde_json::from_slice::<Group>(&note) else { return Ok(()) };
-        if group.is_alive() {
-            // The slot goes on being held by this very call.
-            group.end_beside(LEFT_OVER_GRACE, call.hold()).gone().await;
+        if let Ok(group) = serde_json::from_slice::<Group>(&note)
+            && group.is_alive()
+        {
+            let grace = self.patience.grace.min(LEFT_OVER_GRACE);
+            let hold = call.hold();
+            let ending = group.end_beside(Patience { grace, ..self.patience }, |_| drop(hold));
+            ending.over().await?;
         }
-        Ok(())
+        Ok(call.keep(&self.child_note, None).await?)
     }
 
-    /// Waits for the end of a program; what it says is stored now and then.
+    /// Waits for the end of a program; what it says is stored soon, also if it then says no more.
     async fn attend(
         &self,
         call: &Call,
         running: &mut Running,
         heard: &mut Tail,
     ) -> Result<ExitStatus, Failed> {
-        let mut saved_at = call.wall();
+        let mut unsaved = false;
+        let mut save = pin!(tokio::time::sleep(SAVE_AFTER));
         loop {
-            if let Some(status) = running.next(heard).await? {
-                return Ok(status);
+            tokio::select! {
+                next = running.next(heard) => match next? {
+                    Some(status) => return Ok(status),
+                    None if unsaved => {}
+                    None => {
+                        unsaved = true;
+                        save.set(tokio::time::sleep(SAVE_AFTER));
+                    }
+                },
+                () = &mut save, if unsaved => {
+                    self.save(call, heard).await?;
+                    unsaved = false;
+                }
             }
-            let now = call.wall();
-            // A clock that was stepped back saves at once.
-            if now.duration_since(saved_at).is_ok_and(|since| since < SAVE_EVERY) {
-                continue;
-            }
-            saved_at = now;
-            self.save(call, heard).await?;
         }
     }
 
@@ -116,5 +134,112 @@ impl Run {
             call.keep(note, Some(heard.bytes())).await?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use paceline::{CallOutcome, Following, Job, Lane, Outcome, Paceline, Work};
+    use std::path::Path;
+
+    /// Gives up before it makes anything end.
+    const NONE: Patience = Patience { grace: Duration::from_millis(20), force: Duration::ZERO };
+
+    fn run(patience: Patience) -> Run {
+        Run {
+            child_note: "child".to_string(),
+            own_note: true,
+            output_note: Some("output".to_string()),
+            environment: Vec::new(),
+            timeout: Duration::from_secs(50),
+            patience,
+        }
+    }
+
+    /// Runs scripts in a directory.
+    fn engine(directory: &Path, patience: Patience) -> Paceline {
+        let directory = directory.to_path_buf();
+        let worker = move |call: Call| {
+            let directory = directory.clone();
+            async move {
+                let script: String = call.payload()?;
+                let run_it = ["sh", "-c", &script].map(String::from).to_vec();
+                let program = Program { run: run_it, directory };
+                run(patience).of(&program, &call).await?.verdict().map_err(Failed::of)?;
+                Outcome::done(()) as Work
+            }
+        };
+        let builder = Paceline::in_memory().lane(Lane::new("here"));
+        builder.worker("run", worker).start().expect("it starts")
+    }
+
+    async fn submit(pace: &Paceline, script: &str) -> Following {
+        let job = Job::new("run", script).on(["here"]).attempts(1);
+        pace.submit(job).await.expect("accepted")
+    }
+
+    /// What a script came to: `done`, or why it failed.
+    async fn told(pace: &Paceline, script: &str) -> String {
+        let report = submit(pace, script).await.report().await.expect("a report");
+        match &report.calls[0].outcome {
+            CallOutcome::Failed(failure) => {
+                let message = failure.message.as_deref().unwrap_or_default();
+                format!("{}: {message}", failure.class)
+            }
+            other => format!("{other:?}").split(' ').next().unwrap_or_default().to_lowercase(),
+        }
+    }
+
+    async fn until_kept(pace: &Paceline, note: &str) -> Vec<u8> {
+        let kept = async {
+            loop {
+                if let Some(note) = pace.note(note).await.expect("it runs") {
+                    return note.to_vec();
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), kept).await.expect("it is kept soon")
+    }
+
+    #[tokio::test]
+    async fn s3_a_group_that_does_not_end_is_a_failure_of_its_run_and_of_those_that_follow() {
+        const ALIVE: &str = "alive: its process group does not end";
+        let directory = tempfile::tempdir().expect("a directory");
+        let pace = engine(directory.path(), NONE);
+        let deaf = "trap '' TERM; (while :; do sleep 1; done) & echo left";
+        assert_eq!(told(&pace, deaf).await, ALIVE, "though its program has succeeded");
+        let note = until_kept(&pace, "child").await;
+        let group: Group = serde_json::from_slice(&note).expect("it is kept");
+        assert_eq!(told(&pace, "touch ran").await, ALIVE);
+        assert!(group.is_alive() && !directory.path().join("ran").exists());
+        let force = Patience { grace: Duration::ZERO, ..Patience::default() };
+        group.end_beside(force, |_| {}).over().await.expect("it can be ended");
+        assert_eq!(told(&pace, "touch ran").await, "done");
+        assert!(directory.path().join("ran").exists());
+        assert_eq!(pace.note("child").await.expect("it runs"), None);
+    }
+
+    #[tokio::test]
+    async fn what_a_program_says_is_stored_though_it_says_no_more() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let pace = engine(directory.path(), Patience::default());
+        let job = submit(&pace, "echo hello; while [ ! -e go ]; do sleep 0.05; done").await;
+        assert_eq!(until_kept(&pace, "output").await, b"hello\n");
+        std::fs::write(directory.path().join("go"), "").expect("written");
+        job.report().await.expect("a report");
+    }
+
+    #[tokio::test]
+    async fn w4_a_run_that_nobody_wants_any_more_leaves_neither_processes_nor_a_note() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let pace = engine(directory.path(), Patience::default());
+        let job = submit(&pace, "sleep 1000").await;
+        let note = until_kept(&pace, "child").await;
+        let group: Group = serde_json::from_slice(&note).expect("it is kept");
+        pace.cancel(job.id()).await.expect("it runs");
+        pace.idle().await.expect("it runs");
+        assert!(!group.is_alive());
+        assert_eq!(pace.note("child").await.expect("it runs"), None);
     }
 }

@@ -10,7 +10,7 @@ use serde_json::value::to_raw_value;
 
 use super::{Payload, child_note, output_note};
 use crate::call::{Ask, HttpWorker};
-use crate::program::{BEYOND, Program, Run};
+use crate::program::{BEYOND, Patience, Program, Run};
 
 /// What a service does.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,8 +99,10 @@ impl Worker for ServiceWorker {
 fn run(service: &str, timeout: Duration) -> Run {
     Run {
         child_note: child_note(service),
+        own_note: false,
         output_note: Some(output_note(service)),
         environment: vec![("PACELINE_SERVICE", service.to_string())],
         timeout,
+        patience: Patience::default(),
     }
 }

@@ -201,6 +201,60 @@ fn s2_s3_a_killed_program_goes_on_at_the_third_service_and_ends_what_was_left_of
 }
 
 #[test]
+fn s3_what_was_left_of_a_program_is_ended_also_when_its_service_has_become_a_request() {
+    let mock = tokio::runtime::Runtime::new().expect("a runtime");
+    let server = mock.block_on(paceline_mock::Mock::start(paceline_mock::Behaviour::default()));
+    let server = server.expect("a port");
+    let mark = format!("paceline-test-became-{}", std::process::id());
+    let config =
+        |act: &str| format!("[services.a]\n{act}\n[rosters.all]\ncheck = '1h'\nservices = ['a']\n");
+    let script = format!("./say up; : {mark}; sleep 1000");
+    let home = Home::new(&config(&format!("run = ['sh', '-c', '{script}']")));
+    let rosters = home.start();
+    while home.log().is_empty() {
+        std::thread::yield_now();
+    }
+    rosters.kill();
+    assert!(runs(&mark), "nobody ended the program when its parent was killed");
+    let get = config(&format!("get = 'http://{}/'", server.addr()));
+    home.write("paceline.toml", &format!("[store]\npath = 'p.db'\n{get}"));
+    let rosters = home.start();
+    rosters.until("a", "done");
+    assert!(!runs(&mark), "what was left of the program was ended");
+    drop(rosters);
+    assert_eq!((home.log(), server.summary().calls), (vec!["up".to_string()], 1));
+}
+
+#[test]
+fn a_request_has_the_time_of_its_service_and_no_more() {
+    // It takes connections, and says nothing.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = silent.local_addr().expect("bound");
+    let home = Home::new(&format!("[services.a]\nget = 'http://{address}/'\ntimeout = '300ms'\n"));
+    assert_eq!(home.run(&["run", "a"]).status.code(), Some(1));
+    assert_eq!(home.status()["services"][0]["why"], "no answer in 300ms");
+}
+
+#[test]
+fn what_a_silent_program_said_survives_a_kill() {
+    let home = Home::new(
+        "[services.a]\nrun = ['sh', '-c', 'echo hello; ./say up; sleep 1000']\n\
+         [services.b]\nrun = ['sh', '-c', 'until [ -e log ]; do sleep 0.01; done; sleep 2.2']\n\
+         [rosters.one]\ncheck = '1h'\nservices = ['a']\n\
+         [rosters.two]\ncheck = '1h'\nservices = ['b']\n",
+    );
+    let rosters = home.start();
+    while home.log().is_empty() {
+        std::thread::yield_now();
+    }
+    rosters.until("b", "done");
+    rosters.kill();
+    assert_eq!(home.run(&["status", "a", "--output"]).stdout, b"hello\n");
+    home.write("paceline.toml", "[store]\npath = 'p.db'\n[services.a]\nrun = ['true']\n");
+    assert_eq!(home.run(&["run", "a"]).status.code(), Some(0), "and what was left of it is ended");
+}
+
+#[test]
 fn s3_services_that_go_wrong_in_any_way_stop_neither_their_roster_nor_another() {
     let home = Home::new(
         "[services.fails]\nrun = ['sh', '-c', 'echo no luck; exit 3']\n\

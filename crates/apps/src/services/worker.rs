@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use paceline::{Call, Failed, Failure, Outcome, Work, Worker};
+use paceline::{Call, Failed, Failure, Outcome, Span, Work, Worker};
 use serde_json::json;
 use serde_json::value::to_raw_value;
 
@@ -65,19 +65,24 @@ impl Worker for ServiceWorker {
             let message = format!("no service named `{service}` is configured here");
             return Outcome::failed(Failure::permanent("service").because(&message));
         };
+        let run = run(&service, task.timeout);
         match task.act {
             Act::Run(program) => {
-                let over = run(&service, task.timeout).of(&program, &call).await?;
+                let over = run.of(&program, &call).await?;
                 over.verdict().map_err(Failed::of)?;
                 Outcome::done(json!({ "exit": 0 }))
             }
             Act::Ask(first) => {
+                // It may have been a program before its configuration was changed.
+                run.end_leftover(&call).await?;
                 // A redirect brings the question along.
                 let ask = ask.unwrap_or(*first);
                 let carry = |next: &Ask| {
                     to_raw_value(&Payload { service: service.clone(), ask: Some(next.clone()) })
                 };
-                self.http.ask(&call, &ask, &carry).await
+                let asked = self.http.ask(&call, &ask, &carry);
+                let asked = tokio::time::timeout(task.timeout, asked).await;
+                asked.unwrap_or_else(|_| Outcome::failed(no_answer(task.timeout)))
             }
         }
     }
@@ -88,11 +93,7 @@ impl Worker for ServiceWorker {
 
     fn timeout(&self, payload: &[u8], _lane: &str) -> Option<Duration> {
         let Payload { service, .. } = serde_json::from_slice(payload).ok()?;
-        let task = self.tasks.get(&service)?;
-        Some(match task.act {
-            Act::Run(_) => task.timeout + BEYOND,
-            Act::Ask(_) => task.timeout,
-        })
+        Some(self.tasks.get(&service)?.timeout + BEYOND)
     }
 }
 
@@ -105,4 +106,9 @@ fn run(service: &str, timeout: Duration) -> Run {
         timeout,
         patience: Patience::default(),
     }
+}
+
+fn no_answer(timeout: Duration) -> Failure {
+    let message = format!("no answer in {}", Span::from(timeout));
+    Failure::transient("timeout").because(&message)
 }

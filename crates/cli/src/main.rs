@@ -121,6 +121,9 @@ fn check(file: Option<&Path>) -> anyhow::Result<Exit> {
         counts.push(count(config.services.len(), "service"));
         counts.push(count(config.rosters.len(), "roster"));
     }
+    if !config.commands.is_empty() {
+        counts.push(count(config.commands.len(), "command"));
+    }
     done(&format!("ok: {file}: {}\n", counts.join(", ")))
 }
 

@@ -36,10 +36,10 @@ fn what_is_printed_can_be_checked() {
 
 #[test]
 fn a_right_file_is_counted() {
-    let text =
-        "[lanes.a]\ngroup = 'g'\n[lanes.b]\n[lanes.'host:*']\n[groups.g]\nlimits = ['3/s']\n";
+    let text = "[lanes.a]\ngroup = 'g'\n[lanes.b]\n[lanes.'host:*']\n[groups.g]\nlimits = ['3/s']\n\
+         [commands.c]\nrun = ['c']\n";
     let directory = directory_with(text);
-    let ok = "ok: paceline.toml: 2 lanes, 1 template, 1 group\n";
+    let ok = "ok: paceline.toml: 2 lanes, 1 template, 1 group, 1 command\n";
     check(directory.path(), &["config", "check"], (0, ok, ""));
     check(directory.path(), &["config", "check", "paceline.toml"], (0, ok, ""));
     check(directory.path(), &["--config", "paceline.toml", "config", "check"], (0, ok, ""));

@@ -4,6 +4,6 @@ pub mod call;
 pub mod command;
 pub mod fetch;
 pub mod http;
-pub mod relay;
 pub mod program;
+pub mod relay;
 pub mod services;

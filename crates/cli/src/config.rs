@@ -166,17 +166,25 @@ impl Config {
         Ok(config)
     }
 
-    /// Where the services of lanes are, with their secrets; the address of a service that names no
-    /// lane is its own.
+    /// Where the services of lanes are, with their secrets.
     pub fn places(&self) -> anyhow::Result<BTreeMap<String, Place>> {
-        let place = |url: &str| Place { url: Url::parse(url).ok(), ..Place::default() };
         let directory = self.file.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
-        let mut places = BTreeMap::new();
+        let mut places = self.addresses();
         for lane in &self.lanes {
             let headers = lane.headers.iter().map(|header| header.resolve(directory));
             let headers = headers.collect::<anyhow::Result<_>>();
+            let headers = headers.with_context(|| format!("the lane `{}`", lane.name))?;
+            places.entry(lane.name.clone()).or_default().headers = headers;
+        }
+        Ok(places)
+    }
+
+    /// Where the services of lanes are; the address of a service that names no lane is its own.
+    fn addresses(&self) -> BTreeMap<String, Place> {
+        let place = |url: &str| Place { url: Url::parse(url).ok(), ..Place::default() };
+        let mut places = BTreeMap::new();
+        for lane in &self.lanes {
             let here = Place {
-                headers: headers.with_context(|| format!("the lane `{}`", lane.name))?,
                 private: lane.private,
                 timeout: lane.limits.timeout.map(Into::into),
                 ..lane.url.as_deref().map(place).unwrap_or_default()
@@ -193,7 +201,7 @@ impl Config {
                 places.insert(paceline::own_lane(&service.name), here);
             }
         }
-        Ok(places)
+        places
     }
 
     fn read(&mut self, root: &Section<'_>, notes: &mut Notes<'_>) {

@@ -73,7 +73,7 @@ fn engine(lanes: &[(&str, Option<&str>)]) -> Paceline {
     let place = |url: Option<&str>| Place {
         url: url.map(|url| url.parse().expect("an address")),
         headers: vec![("x-key".parse().expect("a name"), "hunter2".parse().expect("a value"))],
-        private: false,
+        ..Place::default()
     };
     places.set(lanes.iter().map(|(name, url)| ((*name).to_string(), place(*url))).collect());
     let worker = HttpWorker::new(places, &Proxies::default());

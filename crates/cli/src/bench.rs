@@ -1,5 +1,6 @@
 //! `paceline bench`: what this machine does. It measures; it does not judge.
 
+mod api;
 mod core;
 mod durable;
 mod latency;
@@ -44,6 +45,8 @@ pub enum Name {
     Recover,
     /// Limits on real services: never passed, and really used
     Limits,
+    /// The daemon over HTTP: submissions one at a time and in batches, and looks meanwhile
+    Api,
 }
 
 /// How figures are printed.
@@ -168,6 +171,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
             Name::Latency => latency::measure(scale)?,
             Name::Recover => recover::measure(scale)?,
             Name::Limits => limits::measure(scale)?,
+            Name::Api => api::measure(scale)?,
         };
         for figure in figures {
             data(&match arguments.format {

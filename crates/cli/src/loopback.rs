@@ -86,7 +86,8 @@ async fn connect(addr: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-async fn read(stream: &mut TcpStream) -> io::Result<Answer> {
+/// The next answer over a connection.
+pub(crate) async fn read(stream: &mut TcpStream) -> io::Result<Answer> {
     let mut bytes = Vec::with_capacity(512);
     loop {
         if let Some(answer) = parse(&bytes)? {

@@ -120,16 +120,21 @@ fn with_watchdog(builder: Builder) -> Builder {
 
 /// As many connections as there are files for, some being needed for calls and the store.
 fn room_for(wanted: usize) -> usize {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     const OTHERS: u64 = 256;
-    let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let files = all_files();
     let room = usize::try_from(files.saturating_sub(OTHERS)).unwrap_or(usize::MAX).max(16);
     if room < wanted {
         tracing::warn!(wanted, room, "the system allows too few files for so many connections");
     }
     room.min(wanted)
+}
+
+/// Takes as many files as the system allows, and says how many that is.
+pub(crate) fn all_files() -> u64 {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
 /// The signals that a daemon hears.

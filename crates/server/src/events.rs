@@ -2,8 +2,10 @@
 
 use std::convert::Infallible;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Query, State};
+use axum::http::Method;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -15,6 +17,7 @@ use tokio::sync::broadcast::error::RecvError;
 use utoipa::IntoParams;
 
 use crate::hub::{Frame, words};
+use crate::listen::Handover;
 use crate::problem::{Answer, Problem};
 use crate::server::Shared;
 
@@ -44,6 +47,8 @@ pub(crate) struct From {
 pub(crate) async fn events(
     State(shared): State<Shared>,
     from: Result<Query<From>, axum::extract::rejection::QueryRejection>,
+    method: Method,
+    handover: Option<Extension<Handover>>,
     headers: HeaderMap,
 ) -> Answer<Response> {
     let Query(from) = from.map_err(|error| Problem::malformed(error.body_text()))?;
@@ -65,6 +70,10 @@ pub(crate) async fn events(
         Some(heard) => (listener.heard, listener.caught_up) = (heard, false),
         None => listener.hello = Some(format!("id: {last}\nevent: ready\ndata: {{}}\n\n").into()),
     }
+    if let Some(Extension(handover)) = handover.filter(|_| method == Method::GET) {
+        listener.shared.meters.answered(200);
+        match handover.give(listener).await {}
+    }
     let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
     Ok((headers, Body::from_stream(listener.stream())).into_response())
 }
@@ -74,7 +83,7 @@ fn resync(last: u64) -> Bytes {
 }
 
 /// One who listens.
-struct Listener {
+pub(crate) struct Listener {
     shared: Shared,
     live: broadcast::Receiver<Frame>,
     /// The last event that was told.
@@ -93,7 +102,7 @@ impl Listener {
     }
 
     /// What is told next; nothing when the engine has ended.
-    async fn next(&mut self) -> Option<Bytes> {
+    pub(crate) async fn next(&mut self) -> Option<Bytes> {
         if let Some(hello) = self.hello.take() {
             return Some(hello);
         }

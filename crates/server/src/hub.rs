@@ -74,12 +74,14 @@ impl Hub {
                     Err(RecvError::Closed) => return,
                 },
                 () = gauges.due() => {
-                    if self.frames.receiver_count() > 0 {
-                        match gauges.look(pace).await {
-                            Some(text) if !text.is_empty() => self.send(None, text),
-                            Some(_) => {}
-                            None => return,
-                        }
+                    gauges.dirty = false;
+                    if self.frames.receiver_count() == 0 {
+                        continue;
+                    }
+                    match gauges.look(pace).await {
+                        Some(text) if !text.is_empty() => self.send(None, text),
+                        Some(_) => {}
+                        None => return,
                     }
                 }
                 _ = silence.tick() => self.send(None, &b": silence\n\n"[..]),
@@ -120,7 +122,7 @@ impl Gauges {
 
     /// The lanes that have changed, in the words of the stream; nothing from an engine that ended.
     async fn look(&mut self, pace: &Paceline) -> Option<String> {
-        (self.dirty, self.shown_at) = (false, Some(Instant::now()));
+        self.shown_at = Some(Instant::now());
         let mut text = String::new();
         let mut told = 0;
         for lane in pace.lanes().await.ok()? {

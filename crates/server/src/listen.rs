@@ -2,19 +2,24 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::body::Body;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep};
+use tower::Service as _;
 
+use crate::events::Listener;
 use crate::server::Server;
 
 /// What comes from outside is bounded.
@@ -58,12 +63,17 @@ impl Server {
         let shared = self.shared.clone();
         tasks.spawn(async move { shared.hub.run(&shared.pace, &shared.meters).await });
         let room = Arc::new(Semaphore::new(bounds.connections));
-        let (closing, closed) = tokio::sync::watch::channel(());
+        let (closing, closed) = watch::channel(());
+        let (hand_over, mut handed_over) = mpsc::unbounded_channel();
         let mut over = std::pin::pin!(over);
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
                 Some(_) = tasks.join_next() => continue,
+                Some(streaming) = handed_over.recv() => {
+                    tasks.spawn(stream(streaming, closed.clone()));
+                    continue;
+                }
                 () = &mut over => break,
             };
             let stream = match accepted {
@@ -76,10 +86,11 @@ impl Server {
             };
             // Whoever comes when all places are taken is told by the end of the connection.
             let Ok(place) = room.clone().try_acquire_owned() else { continue };
-            let (server, closed) = (self.clone(), closed.clone());
+            let (server, closed, hand_over) = (self.clone(), closed.clone(), hand_over.clone());
             tasks.spawn(async move {
-                server.attend(stream, bounds, closed).await;
-                drop(place);
+                if let Some((stream, listener)) = server.attend(stream, bounds, closed).await {
+                    let _ = hand_over.send(Streaming { stream, listener, _place: place });
+                }
             });
         }
         drop((listener, closing));
@@ -87,31 +98,101 @@ impl Server {
         let _ = tokio::time::timeout(LET_GO_WITHIN, all).await;
     }
 
-    /// One connection, to its end.
+    /// One connection, to its end, or to where it becomes a stream of events.
     async fn attend(
         self,
         stream: TcpStream,
         bounds: Bounds,
-        mut closed: tokio::sync::watch::Receiver<()>,
-    ) {
+        mut closed: watch::Receiver<()>,
+    ) -> Option<(Patient, Listener)> {
         let _ = stream.set_nodelay(true);
         let stream = TokioIo::new(Patient::new(stream, bounds.stalled));
+        let (handover, router) = (Handover::default(), self.router());
+        let theirs = handover.clone();
+        let service = service_fn(move |request: Request<Incoming>| {
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(theirs.clone());
+            router.clone().call(request)
+        });
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new())
             .header_read_timeout(bounds.head_within)
             .max_buf_size(LARGEST_HEAD)
             .max_headers(MOST_HEADERS);
-        let connection = http.serve_connection(stream, TowerToHyperService::new(self.router()));
-        let mut connection = std::pin::pin!(connection);
+        let mut connection = http.serve_connection(stream, service);
         tokio::select! {
             // How a connection ends is its client's business.
-            _ = connection.as_mut() => {}
+            _ = &mut connection => return None,
             _ = closed.changed() => {
-                connection.as_mut().graceful_shutdown();
+                Pin::new(&mut connection).graceful_shutdown();
                 let _ = connection.await;
+                return None;
+            }
+            () = handover.asked() => {}
+        }
+        let listener = handover.take()?;
+        Some((connection.into_parts().io.into_inner(), listener))
+    }
+}
+
+/// How a handler takes its connection over: a stream of events needs none of the room that
+/// requests do, and there may be very many of them.
+#[derive(Clone, Default)]
+pub(crate) struct Handover(Arc<(Mutex<Option<Listener>>, Notify)>);
+
+impl Handover {
+    /// Takes the connection over, for good.
+    pub(crate) async fn give(&self, listener: Listener) -> std::convert::Infallible {
+        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener);
+        self.0.1.notify_one();
+        std::future::pending().await
+    }
+
+    async fn asked(&self) {
+        self.0.1.notified().await;
+    }
+
+    fn take(&self) -> Option<Listener> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// A connection that has become a stream of events.
+struct Streaming {
+    stream: Patient,
+    listener: Listener,
+    _place: OwnedSemaphorePermit,
+}
+
+/// The head of such a stream: it has no length, and ends with its connection.
+const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
+    cache-control: no-store\r\nconnection: close\r\n\r\n";
+
+/// Tells what happens until the client leaves, stands still, or the engine ends.
+async fn stream(streaming: Streaming, mut closed: watch::Receiver<()>) {
+    let Streaming { mut stream, mut listener, _place } = streaming;
+    let tell = async {
+        let (mut from, mut to) = tokio::io::split(&mut stream);
+        to.write_all(HEAD).await?;
+        let mut unasked = [0; 64];
+        loop {
+            tokio::select! {
+                told = listener.next() => match told {
+                    Some(told) => to.write_all(&told).await?,
+                    None => return io::Result::Ok(()),
+                },
+                // Whatever else it sends is of no interest, but that it has left is.
+                read = from.read(&mut unasked) => if read? == 0 {
+                    return Ok(());
+                },
             }
         }
+    };
+    tokio::select! {
+        _ = tell => {}
+        _ = closed.changed() => {}
     }
+    let _ = stream.shutdown().await;
 }
 
 /// A stream that is given up when nothing of it is read for too long.

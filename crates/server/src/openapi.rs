@@ -193,18 +193,24 @@ pub(crate) fn complete(openapi: &OpenApi) -> Value {
         let operations = path.as_object_mut().into_iter().flat_map(|path| path.values_mut());
         for operation in operations.filter(|it| it["responses"].is_object()) {
             let responses = operation["responses"].as_object_mut().expect("looked at above");
-            for (status, description) in COMMON {
+            for (status, _) in COMMON {
                 let entry = responses.entry(status);
-                entry.or_insert_with(|| json!({ "description": description, "content": problem }));
+                entry.or_insert_with(
+                    || json!({ "$ref": format!("#/components/responses/{status}") }),
+                );
             }
             // Problems have a type of their own, whatever the macro thinks.
             for (status, response) in responses.iter_mut() {
-                if status.starts_with(['4', '5']) {
+                if status.starts_with(['4', '5']) && response.get("$ref").is_none() {
                     response["content"] = problem.clone();
                 }
             }
         }
     }
+    let common = COMMON.iter().map(|(status, description)| {
+        ((*status).to_string(), json!({ "description": description, "content": problem }))
+    });
+    document["components"]["responses"] = common.collect::<serde_json::Map<_, _>>().into();
     let schemes = json!({ "token": { "type": "http", "scheme": "bearer" } });
     document["components"]["securitySchemes"] = schemes;
     document["security"] = json!([{}, { "token": [] }]);

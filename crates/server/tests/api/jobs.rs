@@ -1,0 +1,253 @@
+//! Jobs through the API: submitted, waited for, told once, looked at, withdrawn, tried again.
+
+use serde_json::{Value, json};
+
+use crate::kit::{Service, made, reply};
+
+const ONE: &str = r#"{"kind":"http","lanes":["shop"],"payload":{"path":"/item/1"}}"#;
+
+#[tokio::test]
+async fn a_job_is_accepted_with_its_number_and_ends_in_the_report_of_the_contract() {
+    let service = Service::kind().await;
+    let daemon = made(service.address).start().await;
+    let answer = daemon.post("/api/v1/jobs", ONE).await;
+    assert_eq!(answer.status, 202);
+    let expected = json!({"jobs": [{"job": 1, "admission": "accepted", "retry_at": null}]});
+    assert_eq!(answer.json(), expected);
+    daemon.pace.idle().await.expect("it runs");
+    let job = daemon.get("/api/v1/jobs/1").await.json();
+    let outline = |name: &str| job[name].clone();
+    assert_eq!(
+        (outline("job"), outline("state"), outline("answer")),
+        (json!(1), json!("done"), json!("all"))
+    );
+    let call = &job["calls"][0];
+    assert_eq!((&call["lane"], &call["outcome"]), (&json!("shop"), &json!("done")));
+    assert_eq!((&call["value"]["status"], &call["value"]["body"]), (&json!(200), &json!("yes")));
+    assert_eq!(job["kind"], "http");
+    assert!(service.seen()[0].starts_with("GET /item/1 HTTP/1.1\r\n"));
+}
+
+#[tokio::test]
+async fn a_list_is_one_commit_and_each_of_it_is_refused_for_itself() {
+    let service = Service::kind().await;
+    let daemon = made(service.address).start().await;
+    let before = daemon.pace.commits();
+    let body = json!([
+        {"kind": "http", "lanes": ["shop"], "payload": {"path": "/1"}, "delay": "1h"},
+        {"kind": "http", "lanes": ["nowhere"], "payload": {"path": "/2"}},
+        {"kind": "service", "lanes": ["shop"]},
+        {"kind": "http", "lanes": ["shop"], "payload": {"path": "no slash"}},
+        {"kind": "http", "lanes": ["shop"], "payload": {"path": "/3"}, "max_wait": "soon"},
+        {"kind": "http", "stages": [["shop"], ["bare"]], "payload": {"url": format!("http://{}/", service.address)}, "delay": "1h"},
+    ]);
+    let answer = daemon.post("/api/v1/jobs", &body.to_string()).await;
+    assert_eq!(answer.status, 202);
+    let jobs = answer.json()["jobs"].clone();
+    let told: Vec<(&Value, &Value)> = jobs
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|job| (&job["admission"], &job["problem"]["reason"]))
+        .collect();
+    let (accepted, refused, none) = (json!("accepted"), json!("refused"), Value::Null);
+    let (bad, kind) = (json!("unacceptable"), json!("unknown_kind"));
+    assert_eq!(
+        told,
+        [
+            (&accepted, &none),
+            (&refused, &bad),
+            (&refused, &kind),
+            (&refused, &bad),
+            (&refused, &bad),
+            (&accepted, &none),
+        ]
+    );
+    assert_eq!(daemon.pace.commits(), before + 1);
+}
+
+#[tokio::test]
+async fn a_caller_may_wait_for_the_report_and_no_longer_than_it_said() {
+    let service = Service::kind().await;
+    let daemon = made(service.address).start().await;
+    let report = daemon.done(ONE).await;
+    assert_eq!(report["calls"][0]["value"]["body"], "yes");
+    daemon.post("/api/v1/lanes/shop/pause", "{}").await;
+    let answer = daemon.ask("POST", "/api/v1/jobs", &[("prefer", "wait=0")], ONE).await;
+    assert_eq!((answer.status, &answer.headers["preference-applied"][..]), (202, "wait=0"));
+    assert_eq!(answer.json()["jobs"][0].get("report"), None);
+}
+
+#[tokio::test]
+async fn a_request_that_is_sent_again_does_nothing_twice() {
+    let service = Service::kind().await;
+    let daemon = made(service.address).start().await;
+    let key = [("idempotency-key", "a")];
+    let first = daemon.ask("POST", "/api/v1/jobs", &key, ONE).await;
+    let again = daemon.ask("POST", "/api/v1/jobs", &key, ONE).await;
+    assert_eq!((first.json(), first.status), (again.json(), again.status));
+    assert_eq!(again.headers["idempotency-replayed"], "true");
+    let other = daemon.ask("POST", "/api/v1/jobs", &key, &ONE.replace("/item/1", "/2")).await;
+    assert_eq!((other.status, &*other.reason()), (422, "key_reused"));
+    let own = daemon.ask("POST", "/api/v1/jobs", &[("idempotency-key", "b")], ONE).await;
+    assert_eq!(own.json()["jobs"][0]["job"], 2);
+    let empty = daemon.ask("POST", "/api/v1/jobs", &[("idempotency-key", "")], ONE).await;
+    assert_eq!(empty.status, 400);
+}
+
+#[tokio::test]
+async fn a_request_under_a_key_that_is_being_answered_has_to_wait() {
+    let service = Service::kind().await;
+    let daemon = made(service.address).start().await;
+    daemon.post("/api/v1/lanes/shop/pause", "{}").await;
+    // Slow bodies: the first is let in when its body is whole, and stays while it is handed in.
+    let many = format!("[{}]", vec![ONE; 9_000].join(","));
+    let key = [("idempotency-key", "a")];
+    let answers = futures_util::future::join_all(
+        (0..8).map(|_| daemon.ask("POST", "/api/v1/jobs", &key, &many)),
+    )
+    .await;
+    let mut seen: Vec<u16> = answers.iter().map(|answer| answer.status).collect();
+    seen.sort_unstable();
+    seen.dedup();
+    assert!(seen == [202, 409] || seen == [202], "{seen:?}");
+    let accepted = daemon.get("/api/v1/summary").await.json()["accepted"].clone();
+    assert_eq!(accepted, 9_000);
+}
+
+#[tokio::test]
+async fn q1_a_full_queue_is_503_with_the_moment_to_try_again() {
+    let service = Service::kind().await;
+    let mut made = made(service.address);
+    made.builder = made.builder.settings(|settings| {
+        settings.max_waiting = std::num::NonZeroU32::new(1).expect("above zero");
+    });
+    let daemon = made.start().await;
+    daemon.post("/api/v1/lanes/shop/pause", "{}").await;
+    assert_eq!(daemon.post("/api/v1/jobs", ONE).await.status, 202);
+    let full = daemon.post("/api/v1/jobs", ONE).await;
+    assert_eq!((full.status, &*full.reason()), (503, "room"));
+    assert!(full.headers["retry-after"].parse::<u64>().expect("seconds") >= 1);
+    assert!(full.json()["retry_at"].is_string());
+    let listed = daemon.post("/api/v1/jobs", &format!("[{ONE}]")).await.json();
+    assert_eq!(listed["jobs"][0]["admission"], "refused");
+    assert!(listed["jobs"][0]["retry_at"].is_string());
+    // What was refused may be tried again under the same key.
+    let key = [("idempotency-key", "a")];
+    assert_eq!(daemon.ask("POST", "/api/v1/jobs", &key, ONE).await.status, 503);
+    daemon.post("/api/v1/jobs/1/cancel", "{}").await;
+    assert_eq!(daemon.ask("POST", "/api/v1/jobs", &key, ONE).await.status, 202);
+}
+
+#[tokio::test]
+async fn w3_a_waiting_job_says_why() {
+    let service = Service::kind().await;
+    let daemon = made(service.address).start().await;
+    daemon.post("/api/v1/lanes/shop/pause", "{}").await;
+    for _ in 0..2 {
+        daemon.post("/api/v1/jobs", ONE).await;
+    }
+    let job = daemon.get("/api/v1/jobs/2").await.json();
+    assert_eq!((&job["state"], &job["calls"]), (&json!("waiting"), &json!([])));
+    let expected = json!({"call": 0, "lane": "shop", "reason": "paused", "until": null, "ahead": 1, "also": ["priority"]});
+    assert_eq!(job["why"], json!([expected]));
+    assert_eq!(daemon.get("/api/v1/jobs/2/why").await.json(), json!({"job": 2, "why": [expected]}));
+}
+
+#[tokio::test]
+async fn d1_the_same_work_is_joined_replaced_or_refused() {
+    let service = Service::kind().await;
+    let daemon = made(service.address).start().await;
+    daemon.post("/api/v1/lanes/shop/pause", "{}").await;
+    let with = |choice: &str| {
+        format!(
+            r#"{{"kind":"http","lanes":["shop"],"payload":{{"path":"/"}},"key":"k","on_duplicate":"{choice}"}}"#
+        )
+    };
+    let mut told = Vec::new();
+    for choice in ["join", "join", "replace"] {
+        let answer = daemon.post("/api/v1/jobs", &with(choice)).await.json();
+        told.push(answer["jobs"][0]["admission"].as_str().expect("a word").to_string());
+    }
+    assert_eq!(told, ["accepted", "joined", "replaced"]);
+    let refused = daemon.post("/api/v1/jobs", &with("refuse")).await;
+    assert_eq!(
+        (refused.status, &*refused.reason(), &refused.json()["job"]),
+        (409, "duplicate", &json!(1))
+    );
+    let first = daemon.post("/api/v1/jobs/1/cancel", "{}").await.json();
+    let last = daemon.post("/api/v1/jobs/1/cancel", "{}").await.json();
+    assert_eq!((&first["cancelled"], &last["cancelled"]), (&json!("caller"), &json!("job")));
+    let over = daemon.post("/api/v1/jobs/1/cancel", "{}").await;
+    assert_eq!((over.status, &*over.reason()), (409, "finished"));
+}
+
+#[tokio::test]
+async fn a_finished_job_is_tried_again_where_it_failed() {
+    let service = Service::start(|_| reply("404 Not Found", "", "")).await;
+    let daemon = made(service.address).start().await;
+    let body = r#"{"kind":"http","lanes":["shop"],"payload":{"path":"/","expect":{"failed":["4xx"]}},"attempts":1}"#;
+    assert_eq!(daemon.done(body).await["state"], "failed");
+    let again = daemon.post("/api/v1/jobs/1/retry", "{}").await;
+    assert_eq!((again.status, &again.json()["jobs"][0]["job"]), (202, &json!(2)));
+    assert_eq!(daemon.post("/api/v1/jobs/9/retry", "{}").await.status, 404);
+    daemon.pace.idle().await.expect("it runs");
+    let listed = daemon.get("/api/v1/jobs?state=failed").await.json();
+    assert_eq!(listed["jobs"].as_array().map(Vec::len), Some(2));
+}
+
+#[tokio::test]
+async fn jobs_are_listed_page_by_page_and_by_what_they_are() {
+    let service = Service::kind().await;
+    let daemon = made(service.address).start().await;
+    daemon.post("/api/v1/lanes/shop/pause", "{}").await;
+    for n in 1..=5 {
+        let body = format!(
+            r#"{{"kind":"http","lanes":["shop"],"payload":{{"path":"/{n}"}},"key":"k{n}","tenant":"t{}"}}"#,
+            n % 2
+        );
+        assert_eq!(daemon.post("/api/v1/jobs", &body).await.status, 202);
+    }
+    let page = daemon.get("/api/v1/jobs?limit=2").await.json();
+    let ids = |page: &Value| -> Vec<u64> {
+        let jobs = page["jobs"].as_array().expect("a list");
+        jobs.iter().filter_map(|job| job["job"].as_u64()).collect()
+    };
+    assert_eq!((ids(&page), &page["next"]), (vec![1, 2], &json!(2)));
+    let rest = daemon.get("/api/v1/jobs?limit=10&cursor=2").await.json();
+    assert_eq!((ids(&rest), &rest["next"]), (vec![3, 4, 5], &Value::Null));
+    assert_eq!(ids(&daemon.get("/api/v1/jobs?tenant=t0").await.json()), [2, 4]);
+    assert_eq!(ids(&daemon.get("/api/v1/jobs?key=k3").await.json()), [3]);
+    assert_eq!(ids(&daemon.get("/api/v1/jobs?lane=bare").await.json()), [0; 0]);
+    assert_eq!(
+        ids(&daemon.get("/api/v1/jobs?state=waiting&kind=http&lane=shop").await.json()).len(),
+        5
+    );
+    for wrong in ["limit=0", "limit=1001", "state=odd", "cursor=x", "colour=red"] {
+        assert_eq!(daemon.get(&format!("/api/v1/jobs?{wrong}")).await.status, 400, "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn a_command_is_one_of_the_configuration_and_gets_its_input_as_data() {
+    let service = Service::kind().await;
+    let daemon = made(service.address).start().await;
+    let body =
+        r#"{"kind":"command","lanes":["bare"],"payload":{"command":"echo","input":{"a":"$(id)"}}}"#;
+    let report = daemon.done(body).await;
+    assert_eq!(report["calls"][0]["value"]["output"], "got {\"a\":\"$(id)\"}\n");
+    for wrong in [r#"{"command":"rm"}"#, r#"{"command":"echo","args":["x"]}"#, "null", "[]"] {
+        let body = format!(r#"{{"kind":"command","lanes":["bare"],"payload":{wrong}}}"#);
+        assert_eq!(daemon.post("/api/v1/jobs", &body).await.status, 422, "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn c1_an_answer_that_is_cached_is_not_asked_for_again() {
+    let service = Service::kind().await;
+    let daemon = made(service.address).start().await;
+    let body = r#"{"kind":"http","lanes":["shop"],"payload":{"path":"/"},"cache_key":"c"}"#;
+    assert_eq!(daemon.done(body).await["calls"][0].get("cached"), None);
+    let second = daemon.done(body).await;
+    assert_eq!((&second["calls"][0]["cached"], service.seen().len()), (&json!(true), 1));
+}

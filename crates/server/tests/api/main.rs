@@ -1,0 +1,11 @@
+//! The daemon through its own door: a real socket, a real engine, services on loopback.
+
+mod events;
+mod hostile;
+mod jobs;
+mod kit;
+mod lanes;
+mod openapi;
+mod permits;
+mod relay;
+mod secrets;

@@ -1,0 +1,109 @@
+//! Permits: turns for programs that make their own calls.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::kit::{Daemon, Service, made, soon};
+
+async fn permit(daemon: &Daemon, lane: &str, form: &str) -> u64 {
+    let answer = daemon.post(&format!("/api/v1/lanes/{lane}/permits"), form).await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+    answer.json()["permit"].as_u64().expect("a number")
+}
+
+async fn settle(daemon: &Daemon, permit: u64, form: &str) -> crate::kit::Answer {
+    daemon.post(&format!("/api/v1/permits/{permit}/settle"), form).await
+}
+
+#[tokio::test]
+async fn a_permit_holds_the_slot_until_it_is_settled() {
+    let service = Service::kind().await;
+    let daemon = made(service.address).start().await;
+    let first = permit(&daemon, "bare", "{}").await;
+    let waiting = daemon.post("/api/v1/lanes/bare/permits", r#"{"max_wait": "10s"}"#);
+    let mut waiting = std::pin::pin!(waiting);
+    let early = tokio::time::timeout(Duration::from_millis(200), &mut waiting).await;
+    assert!(early.is_err(), "one at a time");
+    let settled = settle(&daemon, first, r#"{"status": 200}"#).await;
+    assert_eq!(settled.json(), json!({"permit": first, "outcome": "done"}));
+    assert_eq!(soon(waiting).await.status, 201);
+}
+
+#[tokio::test]
+async fn l6_what_the_service_said_closes_the_lane_for_everybody() {
+    let service = Service::kind().await;
+    let daemon = made(service.address).start().await;
+    let first = permit(&daemon, "shop", "{}").await;
+    let settled = settle(&daemon, first, r#"{"status": 429, "retry_after": "30"}"#).await;
+    assert_eq!(settled.json()["outcome"], "failed");
+    let lane = daemon.get("/api/v1/lanes/shop").await.json();
+    assert_eq!(lane["why_closed"], "cooldown");
+    let refused = daemon.post("/api/v1/lanes/shop/permits", r#"{"max_wait": "5s"}"#).await;
+    assert_eq!(refused.status, 429);
+    let wait = refused.json()["wait_ms"].as_u64().expect("the time it would take");
+    assert!((28_000..=30_000).contains(&wait), "{wait}");
+    let after: u64 = refused.headers["retry-after"].parse().expect("seconds");
+    assert!((23..=25).contains(&after), "{after}");
+}
+
+#[tokio::test]
+async fn a_permit_that_is_not_settled_in_its_time_is_unknown_and_its_slot_is_free() {
+    let service = Service::kind().await;
+    let daemon = made(service.address).start().await;
+    let lost = permit(&daemon, "bare", r#"{"ttl": "100ms"}"#).await;
+    permit(&daemon, "bare", r#"{"max_wait": "10s"}"#).await;
+    let job = daemon.get(&format!("/api/v1/jobs/{lost}")).await.json();
+    assert_eq!((&job["state"], &job["calls"][0]["class"]), (&json!("failed"), &json!("unknown")));
+    let late = settle(&daemon, lost, "{}").await;
+    assert_eq!((late.status, &*late.reason()), (409, "settled"));
+    // Nobody knows how the call went: the lane takes no note of it.
+    assert_eq!(daemon.get("/api/v1/lanes/bare").await.json()["cooldown_until"], json!(null));
+}
+
+#[tokio::test]
+async fn l3_permits_keep_the_limits_of_their_lane() {
+    let service = Service::kind().await;
+    let mut made = made(service.address);
+    made.builder = made.builder.lane(paceline::Lane::new("two").limit("2/10s").in_flight(9));
+    let daemon = made.start().await;
+    for _ in 0..2 {
+        permit(&daemon, "two", "{}").await;
+    }
+    let third = daemon.post("/api/v1/lanes/two/permits", r#"{"max_wait": "1s"}"#).await;
+    assert_eq!((third.status, &*third.reason()), (429, "start_within"));
+    // A restart forgets no charge, so neither does anything else: both count in the window.
+    assert_eq!(daemon.get("/api/v1/lanes/two").await.json()["limits"][0]["used"], 2);
+}
+
+#[tokio::test]
+async fn a_caller_that_leaves_while_it_waits_leaves_no_trace_in_the_queue() {
+    let service = Service::kind().await;
+    let daemon = made(service.address).start().await;
+    let held = permit(&daemon, "bare", "{}").await;
+    let waiting = daemon.post("/api/v1/lanes/bare/permits", "{}");
+    let _ = tokio::time::timeout(Duration::from_millis(100), waiting).await;
+    let gone = async { while daemon.get("/api/v1/lanes/bare").await.json()["waiting"] != 0 {} };
+    soon(gone).await;
+    assert_eq!(settle(&daemon, held, "{}").await.status, 200);
+    permit(&daemon, "bare", "{}").await;
+}
+
+#[tokio::test]
+async fn wishes_that_cannot_be_fulfilled_are_told_apart() {
+    let service = Service::kind().await;
+    let daemon = made(service.address).start().await;
+    let ask = async |form: &str| daemon.post("/api/v1/lanes/shop/permits", form).await.status;
+    assert_eq!(ask(r#"{"max_wait": "2h"}"#).await, 422);
+    assert_eq!(ask(r#"{"ttl": "0s"}"#).await, 422);
+    assert_eq!(ask(r#"{"ttl": "soon"}"#).await, 422);
+    assert_eq!(ask(r#"{"cost": 0}"#).await, 422);
+    assert_eq!(ask("{").await, 400);
+    assert_eq!(daemon.post("/api/v1/lanes/none/permits", "{}").await.status, 404);
+    assert_eq!(settle(&daemon, 99, "{}").await.reason(), "unknown_permit");
+    let held = permit(&daemon, "shop", "{}").await;
+    assert_eq!(settle(&daemon, held, r#"{"status": 9}"#).await.status, 422);
+    assert_eq!(settle(&daemon, held, r#"{"retry_after": "soon"}"#).await.status, 422);
+    assert_eq!(settle(&daemon, held, r#"{"headers": {"a b": "c"}}"#).await.status, 422);
+    assert_eq!(settle(&daemon, held, "{}").await.status, 200);
+}

@@ -1,6 +1,8 @@
 //! The way to the work of a store: through the daemon that owns it, else through the store itself.
 //! Both answer alike, because both are the same API.
 
+mod events;
+
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -9,18 +11,22 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Limited};
 use hyper::client::conn::http1;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use hyper::http::request::Builder;
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use paceline::Paceline;
 use paceline_server::{Server, Terms};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use tokio::net::TcpStream;
 
 use crate::config::Config;
 use crate::daemon::Daemon;
 use crate::engine::{For, start_with};
-use crate::exit::Later;
+use crate::exit::{Exit, Later};
 use crate::fetch::Usage;
+
+pub(crate) use events::Events;
 
 /// The largest answer that is read.
 const LARGEST: usize = 256 << 20;
@@ -35,18 +41,50 @@ pub(crate) enum Door {
     Store(Box<Server>, Paceline),
 }
 
+/// What a name may keep as a part of a path.
+const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+/// A name as one part of a path.
+pub(crate) fn part(name: &str) -> String {
+    // As they are, these would lead to another path.
+    match name {
+        "." => "%2E".to_string(),
+        ".." => "%2E%2E".to_string(),
+        name => utf8_percent_encode(name, KEPT).to_string(),
+    }
+}
+
+/// Opens the door, does something through it, and closes it.
+pub(crate) fn through(
+    config: &Config,
+    act: impl AsyncFnOnce(&Door) -> anyhow::Result<Exit>,
+) -> anyhow::Result<Exit> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let door = Door::open(config).await?;
+        let exit = act(&door).await;
+        door.close().await?;
+        exit
+    })
+}
+
 impl Door {
     /// Finds the way.
     pub(crate) async fn open(config: &Config) -> anyhow::Result<Door> {
-        if let Some(daemon) = Daemon::of(&config.store_path) {
-            let connect = TcpStream::connect(daemon.address);
-            if let Ok(Ok(_)) = tokio::time::timeout(CONNECT_WITHIN, connect).await {
-                return Ok(Door::Daemon(daemon));
-            }
+        if let Some(door) = Door::of_daemon(config).await {
+            return Ok(door);
         }
         let engine = start_with(config, For::Looking, |builder| builder).await?;
         let server = Server::new(engine.pace.clone(), engine.doors, Terms::default());
         Ok(Door::Store(Box::new(server), engine.pace))
+    }
+
+    /// The way through a daemon, if one owns the store.
+    pub(crate) async fn of_daemon(config: &Config) -> Option<Door> {
+        let daemon = Daemon::of(&config.store_path)?;
+        let connect = TcpStream::connect(daemon.address);
+        let connected = tokio::time::timeout(CONNECT_WITHIN, connect).await;
+        matches!(connected, Ok(Ok(_))).then_some(Door::Daemon(daemon))
     }
 
     /// Whether somebody is there to do the work.
@@ -55,43 +93,48 @@ impl Door {
     }
 
     /// Asks for something as JSON. A refusal is an error that says how to exit.
-    pub(crate) async fn ask(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<&Value>,
-    ) -> anyhow::Result<Value> {
-        let bytes = self.ask_bytes(method, path, body).await?;
-        serde_json::from_slice(&bytes).context("the daemon's answer is not JSON")
+    pub(crate) async fn ask(&self, method: Method, path: &str) -> anyhow::Result<Value> {
+        json(&self.ask_bytes(method, path).await?)
     }
 
     /// The same, for answers of any bytes.
-    pub(crate) async fn ask_bytes(
+    pub(crate) async fn ask_bytes(&self, method: Method, path: &str) -> anyhow::Result<Bytes> {
+        self.exchange(request(method, path), Body::empty()).await
+    }
+
+    /// Hands jobs in. Sent again with the same `key`, they are the same jobs, and their reports are
+    /// waited for as long as `wait` says.
+    pub(crate) async fn submit(
         &self,
-        method: Method,
-        path: &str,
-        body: Option<&Value>,
-    ) -> anyhow::Result<Bytes> {
-        let mut request = Request::builder().method(method).uri(format!("/api/v1{path}"));
-        if body.is_some() {
-            request = request.header(CONTENT_TYPE, "application/json");
+        jobs: &Bytes,
+        wait: Option<(&str, Duration)>,
+    ) -> anyhow::Result<Value> {
+        let mut request = request(Method::POST, "/jobs").header(CONTENT_TYPE, "application/json");
+        if let Some((key, wait)) = wait {
+            request = request.header("idempotency-key", key);
+            request = request.header("prefer", format!("wait={}", wait.as_secs()));
         }
-        let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
-        match self {
+        json(&self.exchange(request, Body::from(jobs.clone())).await?)
+    }
+
+    /// What happens from now on. Only a daemon tells.
+    pub(crate) async fn events(&self) -> anyhow::Result<Option<Events>> {
+        let Door::Daemon(daemon) = self else { return Ok(None) };
+        let request = owned(daemon, request(Method::GET, "/events")).body(Body::empty())?;
+        Events::open(daemon, request).await.with_context(|| lost(daemon)).map(Some)
+    }
+
+    async fn exchange(&self, request: Builder, body: Body) -> anyhow::Result<Bytes> {
+        let answer = match self {
             Door::Daemon(daemon) => {
-                if let Some(token) = &daemon.token {
-                    request = request.header(AUTHORIZATION, format!("Bearer {token}"));
-                }
-                let request = request.header(HOST, daemon.address.to_string()).body(body)?;
-                let lost = || format!("the daemon at {} does not answer", daemon.address);
-                let answer = send(daemon, request).await.with_context(lost)?;
-                told(answer).await
+                let request = owned(daemon, request).body(body)?;
+                send(daemon, request).await.with_context(|| lost(daemon))?
             }
             Door::Store(server, _) => {
-                let request = request.header(HOST, "localhost").body(body)?;
-                told(server.ask(request).await).await
+                server.ask(request.header(HOST, "localhost").body(body)?).await
             }
-        }
+        };
+        told(answer).await
     }
 
     /// Closes it: what was asked for is durable.
@@ -101,6 +144,26 @@ impl Door {
         }
         Ok(())
     }
+}
+
+fn request(method: Method, path: &str) -> Builder {
+    Request::builder().method(method).uri(format!("/api/v1{path}"))
+}
+
+/// A request of the owner of a daemon.
+fn owned(daemon: &Daemon, mut request: Builder) -> Builder {
+    if let Some(token) = &daemon.token {
+        request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+    }
+    request.header(HOST, daemon.address.to_string())
+}
+
+fn lost(daemon: &Daemon) -> String {
+    format!("the daemon at {} does not answer", daemon.address)
+}
+
+fn json(bytes: &[u8]) -> anyhow::Result<Value> {
+    serde_json::from_slice(bytes).context("the daemon's answer is not JSON")
 }
 
 async fn send(daemon: &Daemon, request: Request<Body>) -> anyhow::Result<Response<Body>> {
@@ -140,5 +203,17 @@ async fn told(answer: Response<Body>) -> anyhow::Result<Bytes> {
         429 | 503 => Err(Later(detail).into()),
         400 | 422 => Err(Usage(detail).into()),
         _ => bail!("{detail}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_part_of_a_path_whatever_is_in_it() {
+        assert_eq!(part("shop-1.example"), "shop-1.example");
+        assert_eq!(part("host:a/b?c#d %"), "host%3Aa%2Fb%3Fc%23d%20%25");
+        assert_eq!([part("."), part("..")], ["%2E", "%2E%2E"]);
     }
 }

@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use paceline_cli::config::{Config, Surroundings, print};
 use paceline_cli::exit::Exit;
 use paceline_cli::output::{data, fail};
-use paceline_cli::{bench, demo, fetch, mock, serve, services, token};
+use paceline_cli::{bench, demo, fetch, job, lane, mock, serve, services, token};
 
 /// Jobs are many small pieces of memory that come and go together.
 #[global_allocator]
@@ -36,6 +36,10 @@ enum Command {
     Services(services::Arguments),
     /// The daemon: an HTTP API for programs in any language, permits, relay, rosters
     Serve(serve::Arguments),
+    /// Work to be done: hand it in, look at it, wait for it, withdraw it
+    Job(Box<job::Arguments>),
+    /// Services and their limits: how they are doing, stopped, let go on
+    Lane(lane::Arguments),
     /// A rate-limited service to test clients against
     Mock(Box<mock::Arguments>),
     /// What this machine does: rates, latencies, recovery, limits
@@ -78,20 +82,14 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> anyhow::Result<Exit> {
+    let config = || Config::load(cli.config.as_deref(), &Surroundings::of_process());
     match cli.command {
         Command::Demo(arguments) => demo::run(&arguments),
-        Command::Fetch(arguments) => {
-            let config = Config::load(cli.config.as_deref(), &Surroundings::of_process())?;
-            fetch::run(&arguments, &config)
-        }
-        Command::Services(arguments) => {
-            let config = Config::load(cli.config.as_deref(), &Surroundings::of_process())?;
-            services::run(&arguments, &config)
-        }
-        Command::Serve(arguments) => {
-            let config = Config::load(cli.config.as_deref(), &Surroundings::of_process())?;
-            serve::run(&arguments, &config)
-        }
+        Command::Fetch(arguments) => fetch::run(&arguments, &config()?),
+        Command::Services(arguments) => services::run(&arguments, &config()?),
+        Command::Serve(arguments) => serve::run(&arguments, &config()?),
+        Command::Job(arguments) => job::run(&arguments, &config()?),
+        Command::Lane(arguments) => lane::run(&arguments, &config()?),
         Command::Mock(arguments) => mock::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Config(ConfigCommand::Print) => done(&print()),

@@ -5,14 +5,17 @@ mod status;
 
 use std::io::Write as _;
 
-use clap::{Args, Subcommand, ValueEnum};
-use paceline_apps::services::output_note;
+use clap::{Args, Subcommand};
+use hyper::Method;
+use serde_json::{Value, json};
 
 use crate::config::Config;
-use crate::engine::{For, start};
-use crate::exit::Exit;
+use crate::door::{Door, part, through};
+use crate::exit::{Exit, Later};
 use crate::fetch::Usage;
+use crate::form::{Form, Format};
 use crate::output::{data, say};
+use crate::table::items;
 
 /// What to do with services.
 #[derive(Debug, Args)]
@@ -36,7 +39,7 @@ enum Command {
         /// Only this service
         name: Option<String>,
         /// Print what its last run said, the last 64 KiB of it
-        #[arg(long, requires = "name", conflicts_with = "format")]
+        #[arg(long, requires = "name", conflicts_with = "form")]
         output: bool,
         #[command(flatten)]
         format: Format,
@@ -55,55 +58,68 @@ Services and rosters are described in the configuration: see `paceline config pr
 never run twice at once, whoever asks, and keeps the limits of its lane. Ctrl-C lets what runs
 finish; the next start goes on with the rest.
 
+A daemon (`paceline serve`) that owns the store runs its rosters by itself, and one service when it
+is asked to; then Ctrl-C only ends the waiting.
+
 Exit codes: 0 done, 1 failed, 75 deferred by limits, 130 interrupted.";
-
-#[derive(Clone, Copy, Debug, Args)]
-struct Format {
-    /// How it is printed
-    #[arg(long, value_enum, default_value = "table")]
-    format: Form,
-}
-
-/// How things are printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Form {
-    /// For eyes
-    Table,
-    /// For programs
-    Json,
-}
 
 /// Runs the command.
 pub fn run(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
+    match &arguments.command {
+        Command::Run { name, format } => run_now(config, name.as_deref(), format.form),
+        Command::Status { name: Some(name), output: true, .. } => {
+            through(config, async |door| output(door, name).await)
+        }
+        Command::Status { name, format, .. } => {
+            through(config, async |door| status::show(door, name.as_deref(), format.form).await)
+        }
+        Command::Reset { name, format } => {
+            through(config, async |door| reset(door, name, format.form).await)
+        }
+    }
+}
+
+/// The daemon runs what it is told to; without one, this process does.
+fn run_now(config: &Config, name: Option<&str>, form: Form) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        match &arguments.command {
-            Command::Run { name: None, format } => run::rosters(config, format.format).await,
-            Command::Run { name: Some(name), format } => {
-                known(config, name)?;
-                run::one(config, name, format.format).await
+        match (Door::of_daemon(config).await, name) {
+            (Some(door), Some(name)) => {
+                known(&services(&door).await?, name)?;
+                run::asked(&door, name, form).await
             }
-            Command::Status { name, output: true, .. } => {
-                output(config, name.as_deref().expect("clap requires it")).await
+            (Some(_), None) => {
+                let what = "the daemon runs the rosters: `paceline services status` shows them";
+                Err(Later(what.to_string()).into())
             }
-            Command::Status { name, format, .. } => {
-                status::show(config, name.as_deref(), format.format).await
+            (None, Some(name)) => {
+                let mut names = config.services.iter().map(|service| service.name.as_str());
+                if !names.any(|it| it == name) {
+                    let names = config.services.iter().map(|service| service.name.as_str());
+                    return Err(no_service(name, names).into());
+                }
+                run::one(config, name, form).await
             }
-            Command::Reset { name, format } => reset(config, name, format.format).await,
+            (None, None) => run::rosters(config, form).await,
         }
     })
 }
 
-/// A service must be configured to be run; to be asked about it need only have been.
-fn known(config: &Config, name: &str) -> Result<(), Usage> {
-    if config.services.iter().any(|service| service.name == name) {
-        return Ok(());
-    }
-    Err(no_service(config, name))
+/// All services, as the API shows them.
+async fn services(door: &Door) -> anyhow::Result<Vec<Value>> {
+    let told = door.ask(Method::GET, "/services").await?;
+    Ok(items(&told["services"]).to_vec())
 }
 
-fn no_service(config: &Config, name: &str) -> Usage {
-    let names: Vec<String> = config.services.iter().map(|it| format!("`{}`", it.name)).collect();
+fn known(services: &[Value], name: &str) -> Result<(), Usage> {
+    if services.iter().any(|service| service["name"] == name) {
+        return Ok(());
+    }
+    Err(no_service(name, services.iter().filter_map(|service| service["name"].as_str())))
+}
+
+fn no_service<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Usage {
+    let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
     Usage(if names.is_empty() {
         format!("no service named `{name}`: none is configured, add `[services.NAME]`")
     } else {
@@ -111,32 +127,24 @@ fn no_service(config: &Config, name: &str) -> Usage {
     })
 }
 
-async fn output(config: &Config, name: &str) -> anyhow::Result<Exit> {
-    let pace = start(config, For::Looking).await?;
-    let note = pace.note(&output_note(name)).await?;
-    pace.stop(std::time::Duration::ZERO).await?;
-    let Some(said) = note else {
-        known(config, name)?;
-        say(format_args!("`{name}` has not said anything yet"));
-        return Ok(Exit::Failed);
-    };
+async fn output(door: &Door, name: &str) -> anyhow::Result<Exit> {
+    known(&services(door).await?, name)?;
+    let said = door.ask_bytes(Method::GET, &format!("/services/{}/output", part(name))).await?;
     let mut out = std::io::stdout().lock();
     out.write_all(&said)?;
     out.flush()?;
     Ok(Exit::Done)
 }
 
-async fn reset(config: &Config, name: &str, form: Form) -> anyhow::Result<Exit> {
-    let pace = start(config, For::Looking).await?;
-    let done = pace.reset_service(name).await?;
-    pace.stop(std::time::Duration::ZERO).await?;
-    done.map_err(|_| no_service(config, name))?;
+async fn reset(door: &Door, name: &str, form: Form) -> anyhow::Result<Exit> {
+    known(&services(door).await?, name)?;
+    door.ask(Method::POST, &format!("/services/{}/reset", part(name))).await?;
     match form {
         Form::Table => {
             say(format_args!("`{name}` counts as never run: it is due at the next check"));
         }
-        Form::Json => {
-            data(&format!("{}\n", serde_json::json!({ "service": name, "reset": true })))?;
+        Form::Json | Form::Jsonl => {
+            data(&format!("{}\n", json!({ "service": name, "reset": true })))?;
         }
     }
     Ok(Exit::Done)

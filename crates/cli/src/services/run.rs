@@ -4,19 +4,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use hyper::Method;
 use paceline::{Event, Following, JobId, JobState, NotSubmitted, Paceline, Report, ServiceStatus};
 use serde_json::json;
 use tokio::signal::unix::SignalKind;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::Form;
-use super::status::{stamp, word};
 use crate::config::Config;
+use crate::door::{Door, part};
 use crate::engine::{For, start};
 use crate::exit::{Exit, Later};
 use crate::fetch::Usage;
+use crate::follow::{End, exit_of, follow};
+use crate::form::Form;
 use crate::interrupt::Signals;
+use crate::job::why_of;
 use crate::output::{data, say};
+use crate::table::plain;
 
 /// How long what runs may take to finish after Ctrl-C.
 const GRACE: Duration = Duration::from_secs(30);
@@ -101,29 +105,48 @@ async fn over(pace: &Paceline, report: &Report, form: Form) -> anyhow::Result<()
     Ok(())
 }
 
+fn word(state: JobState) -> String {
+    format!("{state:?}").to_lowercase()
+}
+
 fn line(
     form: Form,
-    service: &Arc<str>,
+    service: &str,
     state: &str,
     why: Option<&str>,
     job: JobId,
 ) -> anyhow::Result<()> {
     let now = jiff::Timestamp::now();
-    let at = paceline::Time(now.as_microsecond().unsigned_abs());
     match form {
         Form::Table => {
             let clock = now.to_zoned(jiff::tz::TimeZone::system()).strftime("%H:%M:%S").to_string();
-            let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+            let why = why.map(|why| format!(": {}", plain(why))).unwrap_or_default();
             data(&format!("{clock}  {service}  {state}{why}\n"))?;
         }
-        Form::Json => {
+        Form::Json | Form::Jsonl => {
+            let at = format!("{now:.3}");
             let told = json!({
-                "at": stamp(at), "service": service, "state": state, "why": why, "job": job,
+                "at": at, "service": service, "state": state, "why": why, "job": job,
             });
             data(&format!("{told}\n"))?;
         }
     }
     Ok(())
+}
+
+/// Has the daemon run one service now, and waits for it.
+pub(super) async fn asked(door: &Door, name: &str, form: Form) -> anyhow::Result<Exit> {
+    let told = door.ask(Method::POST, &format!("/services/{}/run", part(name))).await?;
+    let job = told["job"].as_u64().context("the daemon did not say which job runs it")?;
+    let followed = follow(door, &[job], None).await?;
+    let report = &followed.jobs[0];
+    if followed.end != End::Finished {
+        say(format_args!("`{name}` goes on as job {job}: `paceline job wait {job}` waits for it"));
+        return Ok(Exit::Interrupted);
+    }
+    let why = Some(why_of(report)).filter(|why| why != "-");
+    line(form, name, report["state"].as_str().unwrap_or_default(), why.as_deref(), JobId(job))?;
+    Ok(exit_of(report))
 }
 
 /// Runs one service now, whatever its timing.

@@ -1,0 +1,185 @@
+//! `paceline job show` and `why`: one job in words, its calls in a table.
+
+use hyper::Method;
+use serde_json::Value;
+
+use crate::door::Door;
+use crate::exit::Exit;
+use crate::follow::reason;
+use crate::form::Form;
+use crate::output::say;
+use crate::table::{aligned, clock, items, joined, span, text};
+
+/// Characters of an answer that a table shows.
+const SHOWN: usize = 60;
+
+pub(super) async fn show(door: &Door, id: u64, form: Form) -> anyhow::Result<Exit> {
+    let job = door.ask(Method::GET, &format!("/jobs/{id}")).await?;
+    form.one(&job, whole)?;
+    Ok(Exit::Done)
+}
+
+pub(super) async fn why(door: &Door, id: u64, form: Form) -> anyhow::Result<Exit> {
+    let told = door.ask(Method::GET, &format!("/jobs/{id}/why")).await?;
+    if form == Form::Table && items(&told["why"]).is_empty() {
+        let job = door.ask(Method::GET, &format!("/jobs/{id}")).await?;
+        say(format_args!("job {id} is {}: none of its calls waits", text(&job["state"])));
+        return Ok(Exit::Done);
+    }
+    form.one(&told, |told| whys(items(&told["why"])))?;
+    Ok(Exit::Done)
+}
+
+/// Several reports, one after another.
+pub(super) fn reports(jobs: &[Value]) -> String {
+    jobs.iter().map(whole).collect::<Vec<_>>().join("\n")
+}
+
+fn whole(job: &Value) -> String {
+    let mut facts = vec![["job".to_string(), text(&job["job"])]];
+    let mut fact = |name: &str, value: String| {
+        if value != "-" {
+            facts.push([name.to_string(), value]);
+        }
+    };
+    for name in ["state", "answer", "kind"] {
+        fact(name, text(&job[name]));
+    }
+    fact("lanes", lanes(items(&job["stages"])));
+    for name in ["priority", "key", "tenant"] {
+        fact(name, text(&job[name]));
+    }
+    for (name, at) in [
+        ("submitted", "submitted_at"),
+        ("due", "due_at"),
+        ("deadline", "deadline_at"),
+        ("finished", "finished_at"),
+    ] {
+        fact(name, clock(&job[at]));
+    }
+    let mut said = aligned(&facts);
+    let (outcomes, waits) = (items(&job["calls"]), items(&job["why"]));
+    if !outcomes.is_empty() {
+        said = format!("{said}\n{}", calls(outcomes));
+    }
+    if !waits.is_empty() {
+        said = format!("{said}\n{}", whys(waits));
+    }
+    said
+}
+
+fn calls(calls: &[Value]) -> String {
+    let head = ["LANE", "OUTCOME", "ATTEMPTS", "WAITED", "RAN", "WHAT"].map(String::from);
+    let mut rows = vec![head];
+    for call in calls {
+        rows.push([
+            text(&call["lane"]),
+            text(&call["outcome"]),
+            call["attempts"].as_u64().unwrap_or(0).to_string(),
+            span(&call["waited_ms"]),
+            span(&call["ran_ms"]),
+            short(&what(call)),
+        ]);
+    }
+    aligned(&rows)
+}
+
+fn whys(whys: &[Value]) -> String {
+    let mut rows = vec![["LANE", "WHY", "UNTIL", "AHEAD", "ALSO"].map(String::from)];
+    for why in whys {
+        rows.push([
+            text(&why["lane"]),
+            text(&why["reason"]),
+            clock(&why["until"]),
+            text(&why["ahead"]),
+            joined(items(&why["also"]).iter().map(text)),
+        ]);
+    }
+    aligned(&rows)
+}
+
+/// The lanes of a job, stage by stage.
+pub(super) fn lanes(stages: &[Value]) -> String {
+    let stage = |stage: &Value| items(stage).iter().map(text).collect::<Vec<_>>().join(",");
+    let stages: Vec<String> = stages.iter().map(stage).collect();
+    if stages.is_empty() { "-".to_string() } else { stages.join(" > ") }
+}
+
+/// Why a job waits, or why it did not go well, in a few words.
+pub(crate) fn why_of(job: &Value) -> String {
+    if let Some(why) = items(&job["why"]).first() {
+        return reason(why);
+    }
+    let bad = |outcome: &str| items(&job["calls"]).iter().find(|call| call["outcome"] == outcome);
+    let call = bad("failed").or_else(|| bad("skipped"));
+    match call {
+        Some(call) if job["answer"] != "conclusive" => what(call),
+        _ => "-".to_string(),
+    }
+}
+
+/// What a call brought, or why it brought nothing.
+fn what(call: &Value) -> String {
+    let said = match call["outcome"].as_str() {
+        Some("failed") if call["message"].is_string() => text(&call["message"]),
+        Some("failed") => text(&call["class"]),
+        Some("skipped") => skip(call),
+        Some("moved") => format!("to {}", text(&call["to"])),
+        Some("duplicate") => format!("of job {}", call["of"]),
+        _ => value(&call["value"]),
+    };
+    if call["cached"] == true { format!("cached: {said}") } else { said }
+}
+
+/// As much of a text as fits into a table.
+pub(super) fn short(text: &str) -> String {
+    let short: String = text.chars().take(SHOWN).collect();
+    let more = if text.chars().nth(SHOWN).is_some() { "..." } else { "" };
+    format!("{short}{more}")
+}
+
+fn skip(call: &Value) -> String {
+    let reason = text(&call["reason"]);
+    match (call["wait_ms"].as_u64(), call["max_wait_ms"].as_u64()) {
+        (Some(_), Some(_)) => {
+            let (needed, most) = (span(&call["wait_ms"]), span(&call["max_wait_ms"]));
+            format!("{reason}: {needed} needed, {most} at most")
+        }
+        _ => reason,
+    }
+}
+
+/// A worker's value: of a request its status and the beginning of its body.
+fn value(value: &Value) -> String {
+    match (&value["status"], &value["body"]) {
+        (Value::Number(status), Value::Null) => status.to_string(),
+        (Value::Number(status), body) => format!("{status} {}", text(body)),
+        _ => text(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_job_says_why_it_waits_or_why_it_did_not_go_well() {
+        let call = |call: Value| why_of(&json!({ "answer": "inconclusive", "calls": [call] }));
+        assert_eq!(call(json!({"outcome": "failed", "class": "timeout"})), "timeout");
+        let skipped = json!({
+            "outcome": "skipped", "reason": "max_wait", "wait_ms": 43_000, "max_wait_ms": 15_000,
+        });
+        assert_eq!(call(skipped), "max_wait: 43s needed, 15s at most");
+        assert_eq!(call(json!({"outcome": "done", "value": 1})), "-");
+        let waits = json!({"why": [{"reason": "gap", "until": null, "ahead": 3}], "calls": []});
+        assert_eq!(why_of(&waits), "gap, 3 ahead");
+    }
+
+    #[test]
+    fn an_answer_is_shown_short() {
+        let call = json!({"outcome": "done", "value": {"status": 200, "body": "x".repeat(99)}});
+        assert_eq!(short(&what(&call)), format!("200 {}...", "x".repeat(56)));
+        assert_eq!(lanes(items(&json!([["a", "b"], ["c"]]))), "a,b > c");
+    }
+}

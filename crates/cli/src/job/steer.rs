@@ -1,0 +1,67 @@
+//! `paceline job cancel` and `retry`: each job for itself.
+
+use clap::Args;
+use hyper::Method;
+use serde_json::Value;
+
+use crate::door::Door;
+use crate::exit::Exit;
+use crate::follow::worst;
+use crate::form::{Form, Format};
+use crate::output::{fail, say};
+use crate::table::items;
+
+/// Which jobs.
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// Their numbers
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<u64>,
+    #[command(flatten)]
+    format: Format,
+}
+
+pub(super) async fn cancel(door: &Door, arguments: &Arguments) -> anyhow::Result<Exit> {
+    let (told, exit) = each(door, &arguments.ids, "cancel").await;
+    for (id, told) in &told {
+        if told["cancelled"] == "caller" {
+            say(format_args!("withdrawn from job {id}: others still wait for it"));
+        } else {
+            say(format_args!("job {id} is cancelled"));
+        }
+    }
+    let told = told.into_iter().map(|(_, told)| told).collect();
+    if arguments.format.form != Form::Table {
+        arguments.format.form.list("jobs", told, |_| String::new())?;
+    }
+    Ok(exit)
+}
+
+pub(super) async fn retry(door: &Door, arguments: &Arguments) -> anyhow::Result<Exit> {
+    let (told, exit) = each(door, &arguments.ids, "retry").await;
+    let mut fresh = Vec::new();
+    for (id, told) in &told {
+        for job in items(&told["jobs"]) {
+            say(format_args!("job {} tries job {id} again", job["job"]));
+            fresh.push(job.clone());
+        }
+    }
+    if !door.works() && !fresh.is_empty() {
+        say("nobody runs it until a daemon is started: `paceline serve`");
+    }
+    let numbers = |jobs: &[Value]| jobs.iter().map(|job| format!("{}\n", job["job"])).collect();
+    arguments.format.form.list("jobs", fresh, numbers)?;
+    Ok(exit)
+}
+
+/// Asks the same of each job; what goes wrong with one does not keep another.
+async fn each(door: &Door, ids: &[u64], verb: &str) -> (Vec<(u64, Value)>, Exit) {
+    let (mut done, mut exits) = (Vec::new(), Vec::new());
+    for id in ids {
+        match door.ask(Method::POST, &format!("/jobs/{id}/{verb}")).await {
+            Ok(told) => done.push((*id, told)),
+            Err(error) => exits.push(fail(&error)),
+        }
+    }
+    (done, worst(exits))
+}

@@ -1,0 +1,149 @@
+//! `paceline lane`: how services and their limits are doing, stopped, let go on, forgiven.
+
+use clap::{Args, Subcommand};
+use hyper::Method;
+use serde_json::Value;
+
+use crate::config::Config;
+use crate::door::{Door, part, through};
+use crate::exit::Exit;
+use crate::form::{Form, Format};
+use crate::output::say;
+use crate::table::{aligned, clock, items, joined, text};
+
+/// What to do with lanes.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const AFTER: &str = "\
+Lanes and their limits are described in the configuration: see `paceline config print`. A daemon
+(`paceline serve`) that owns the store is asked; without one the store itself is.
+
+Exit codes: 0 done, 1 no such lane, 2 wrong usage, 75 the store is in use.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// How all lanes are doing
+    Ls {
+        #[command(flatten)]
+        format: Format,
+    },
+    /// How one lane is doing, and its rules
+    Show(Which),
+    /// Stop a lane: what runs goes on, nothing new starts
+    Pause(Which),
+    /// Let a paused lane go on
+    Resume(Which),
+    /// Lift a lane's cooldown and slow-downs; its limits hold on
+    Reset(Which),
+}
+
+#[derive(Debug, Args)]
+struct Which {
+    /// Its name
+    name: String,
+    #[command(flatten)]
+    format: Format,
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
+    through(config, async |door| match &arguments.command {
+        Command::Ls { format } => list(door, format.form).await,
+        Command::Show(which) => show(door, which).await,
+        Command::Pause(which) => {
+            let go_on = format!("`paceline lane resume {}` lets it go on", which.name);
+            steer(door, which, "pause", &format!("is paused: {go_on}")).await
+        }
+        Command::Resume(which) => steer(door, which, "resume", "goes on").await,
+        Command::Reset(which) => steer(door, which, "reset", "is forgiven: its limits hold").await,
+    })
+}
+
+async fn list(door: &Door, form: Form) -> anyhow::Result<Exit> {
+    let mut told = door.ask(Method::GET, "/lanes").await?;
+    let lanes = match told["lanes"].take() {
+        Value::Array(lanes) => lanes,
+        _ => Vec::new(),
+    };
+    let none = lanes.is_empty();
+    form.list("lanes", lanes, table)?;
+    if none {
+        say("no lane is configured: add `[lanes.NAME]`");
+    }
+    Ok(Exit::Done)
+}
+
+async fn show(door: &Door, which: &Which) -> anyhow::Result<Exit> {
+    let lane = door.ask(Method::GET, &format!("/lanes/{}", part(&which.name))).await?;
+    which.format.form.one(&lane, facts)?;
+    Ok(Exit::Done)
+}
+
+async fn steer(door: &Door, which: &Which, verb: &str, said: &str) -> anyhow::Result<Exit> {
+    let lane = door.ask(Method::POST, &format!("/lanes/{}/{verb}", part(&which.name))).await?;
+    if which.format.form != Form::Table {
+        which.format.form.one(&lane, facts)?;
+    }
+    say(format_args!("`{}` {said}", which.name));
+    Ok(Exit::Done)
+}
+
+fn table(lanes: &[Value]) -> String {
+    let head = ["LANE", "OPEN", "WHY", "IN-FLIGHT", "WAITING", "LIMITS", "COOLDOWN"];
+    let mut rows = vec![head.map(String::from)];
+    for lane in lanes {
+        rows.push([
+            text(&lane["name"]),
+            opens(lane),
+            text(&lane["why_closed"]),
+            in_flight(lane),
+            text(&lane["waiting"]),
+            limits(lane),
+            clock(&lane["cooldown_until"]),
+        ]);
+    }
+    aligned(&rows)
+}
+
+fn opens(lane: &Value) -> String {
+    match lane["why_closed"].as_str() {
+        None => "now".to_string(),
+        // Nobody knows when somebody lets it go on, or when what runs is over.
+        Some("paused" | "busy") => "-".to_string(),
+        Some(_) => clock(&lane["open_at"]),
+    }
+}
+
+fn in_flight(lane: &Value) -> String {
+    format!("{}/{}", lane["in_flight"], lane["rules"]["in_flight"])
+}
+
+fn limits(lane: &Value) -> String {
+    let every = lane["rules"]["every"].as_str().map(|every| format!("every {every}"));
+    let windows = items(&lane["limits"]).iter();
+    let windows = windows.map(|it| format!("{} ({} used)", text(&it["limit"]), it["used"]));
+    joined(every.into_iter().chain(windows))
+}
+
+fn facts(lane: &Value) -> String {
+    let rules = &lane["rules"];
+    let rows = [
+        ("lane", text(&lane["name"])),
+        ("open", opens(lane)),
+        ("why", text(&lane["why_closed"])),
+        ("paused", if lane["paused"] == true { "yes" } else { "no" }.to_string()),
+        ("in flight", in_flight(lane)),
+        ("waiting", text(&lane["waiting"])),
+        ("limits", limits(lane)),
+        ("cooldown", clock(&lane["cooldown_until"])),
+        ("timeout", text(&rules["timeout"])),
+        ("group", text(&rules["group"])),
+        ("fail after", text(&rules["fail_after"])),
+    ];
+    aligned(&rows.map(|(name, value)| [name.to_string(), value]))
+}

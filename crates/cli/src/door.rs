@@ -121,14 +121,14 @@ impl Door {
     pub(crate) async fn events(&self) -> anyhow::Result<Option<Events>> {
         let Door::Daemon(daemon) = self else { return Ok(None) };
         let request = owned(daemon, request(Method::GET, "/events")).body(Body::empty())?;
-        Events::open(daemon, request).await.with_context(|| lost(daemon)).map(Some)
+        Events::open(daemon, request).await.map(Some)
     }
 
     async fn exchange(&self, request: Builder, body: Body) -> anyhow::Result<Bytes> {
         let answer = match self {
             Door::Daemon(daemon) => {
                 let request = owned(daemon, request).body(body)?;
-                send(daemon, request).await.with_context(|| lost(daemon))?
+                send(daemon, request).await.map_err(|error| lost(daemon, &error))?
             }
             Door::Store(server, _) => {
                 server.ask(request.header(HOST, "localhost").body(body)?).await
@@ -158,8 +158,9 @@ fn owned(daemon: &Daemon, mut request: Builder) -> Builder {
     request.header(HOST, daemon.address.to_string())
 }
 
-fn lost(daemon: &Daemon) -> String {
-    format!("the daemon at {} does not answer", daemon.address)
+/// A daemon that is gone may be back later: what it accepted is durable.
+fn lost(daemon: &Daemon, error: &anyhow::Error) -> Later {
+    Later(format!("the daemon at {} does not answer: {error:#}", daemon.address))
 }
 
 fn json(bytes: &[u8]) -> anyhow::Result<Value> {

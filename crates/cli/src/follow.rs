@@ -81,7 +81,10 @@ async fn all_finished(door: &Door, events: &mut Events, jobs: &mut [Value]) -> a
             event = events.next() => event?,
             () = &mut silence, if !told => {
                 told = true;
-                tell_why(door, jobs).await?;
+                // With many, the first one stands for all.
+                if let Some(job) = jobs.iter().find(|job| !finished(job)) {
+                    tell_why(door, &job["job"]).await;
+                }
                 continue;
             }
         };
@@ -100,15 +103,13 @@ async fn all_finished(door: &Door, events: &mut Events, jobs: &mut [Value]) -> a
     Ok(())
 }
 
-async fn tell_why(door: &Door, jobs: &[Value]) -> anyhow::Result<()> {
-    // With many, the first one stands for all.
-    let Some(job) = jobs.iter().find(|job| !finished(job)) else { return Ok(()) };
-    let whys = door.ask(Method::GET, &format!("/jobs/{}/why", job["job"])).await?;
-    for why in items(&whys["why"]) {
+/// Says what a job waits for. A courtesy: that it cannot be told stops nobody.
+pub(crate) async fn tell_why(door: &Door, job: &Value) {
+    let told = door.ask(Method::GET, &format!("/jobs/{job}/why")).await.unwrap_or_default();
+    for why in items(&told["why"]) {
         let lane = plain(&text(&why["lane"]));
-        say(format_args!("job {} waits on the lane `{lane}`: {}", job["job"], reason(why)));
+        say(format_args!("job {job} waits on the lane `{lane}`: {}", reason(why)));
     }
-    Ok(())
 }
 
 /// Whether a job as it is shown has its report.

@@ -56,8 +56,7 @@ pub fn run(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
         Command::Ls { format } => list(door, format.form).await,
         Command::Show(which) => show(door, which).await,
         Command::Pause(which) => {
-            let go_on = format!("`paceline lane resume {}` lets it go on", which.name);
-            steer(door, which, "pause", &format!("is paused: {go_on}")).await
+            steer(door, which, "pause", "is paused: `paceline lane resume` lets it go on").await
         }
         Command::Resume(which) => steer(door, which, "resume", "goes on").await,
         Command::Reset(which) => steer(door, which, "reset", "is forgiven: its limits hold").await,

@@ -481,3 +481,47 @@ fn s2_a_clean_stop_in_the_middle_of_a_cycle_goes_on_at_the_next_start() {
     drop(rosters);
     assert_eq!(home.log(), ["a", "b"], "what ran was let finish, and is not repeated");
 }
+
+#[test]
+fn a_daemon_runs_a_service_when_it_is_asked_to() {
+    let home = Home::new(
+        "[services.a]\nrun = ['sh', '-c', './say a; echo hello']\n\
+         [services.'b/c d']\nrun = ['sh', '-c', 'echo no luck; exit 3']\n\
+         [services.listed]\nrun = ['true']\nevery = '1h'\n\
+         [rosters.all]\ncheck = '1h'\nservices = ['listed']\n",
+    );
+    let mut serve = Command::new(env!("CARGO_BIN_EXE_paceline"));
+    serve.current_dir(home.path()).args(["serve", "--listen", "127.0.0.1:0", "--log", "quiet"]);
+    serve.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = serve.spawn().expect("it runs");
+    let mut stderr = std::io::BufReader::new(child.stderr.take().expect("piped"));
+    let _daemon = Rosters { child, told: channel().1 };
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut stderr, &mut line).expect("text");
+    assert!(line.starts_with("listening on"), "{line}");
+
+    let all = home.run(&["run"]);
+    assert_eq!(all.status.code(), Some(75));
+    let words = String::from_utf8_lossy(&all.stderr).into_owned();
+    assert!(words.starts_with("error: the daemon runs the rosters"), "{words}");
+    let good = home.run(&["run", "a"]);
+    assert_eq!(good.status.code(), Some(0), "{}", String::from_utf8_lossy(&good.stderr));
+    assert!(String::from_utf8_lossy(&good.stdout).ends_with("  a  done\n"));
+    assert_eq!(home.log(), ["a"]);
+    let bad = home.run(&["run", "b/c d", "--format", "jsonl"]);
+    assert_eq!(bad.status.code(), Some(1));
+    let bad: Value = serde_json::from_slice(&bad.stdout).expect("JSON");
+    assert_eq!((&bad["state"], &bad["why"]), (&"failed".into(), &"exit code 3: no luck".into()));
+    assert_eq!(home.run(&["run", "nope"]).status.code(), Some(2));
+
+    assert_eq!(home.run(&["status", "b/c d", "--output"]).stdout, b"no luck\n");
+    assert_eq!(home.run(&["status", "nope"]).status.code(), Some(2));
+    let table = String::from_utf8_lossy(&home.run(&["status"]).stdout).into_owned();
+    assert!(table.contains("failed: exit code 3: no luck"), "{table}");
+    assert!(table.contains("\n\nROSTER  NEXT CHECK"), "{table}");
+    let lines = home.run(&["status", "--format", "jsonl"]).stdout;
+    assert_eq!(String::from_utf8_lossy(&lines).lines().count(), 4);
+    assert_ne!(home.status()["services"][0]["last_at"], Value::Null);
+    assert_eq!(home.run(&["reset", "a"]).status.code(), Some(0));
+    assert_eq!(home.status()["services"][0]["last_at"], Value::Null);
+}

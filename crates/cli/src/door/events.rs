@@ -12,7 +12,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-use super::told;
+use super::{lost, told};
 use crate::daemon::Daemon;
 
 /// The longest event that is read.
@@ -24,9 +24,11 @@ pub(crate) struct Event {
     pub(crate) data: Value,
 }
 
+type Connection = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// An open stream of them.
 pub(crate) struct Events {
-    connection: Pin<Box<dyn Future<Output = ()> + Send>>,
+    connection: Connection,
     connected: bool,
     body: Incoming,
     unread: Vec<u8>,
@@ -37,16 +39,21 @@ pub(crate) struct Events {
 impl Events {
     /// Listens: what happens after this is heard.
     pub(super) async fn open(daemon: &Daemon, request: Request<Body>) -> anyhow::Result<Events> {
-        let stream = TcpStream::connect(daemon.address).await?;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        let mut connection: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async {
-            // How it ended does not matter: the stream is over.
-            let _ = connection.await;
-        });
-        let answer = tokio::select! {
-            answer = sender.send_request(request) => answer?,
-            () = &mut connection => bail!("it closed the connection"),
+        let connected = async {
+            let stream = TcpStream::connect(daemon.address).await?;
+            let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+            let mut connection: Connection = Box::pin(async {
+                // How it ended does not matter: the stream is over.
+                let _ = connection.await;
+            });
+            let answer = tokio::select! {
+                answer = sender.send_request(request) => answer?,
+                () = &mut connection => bail!("it closed the connection"),
+            };
+            anyhow::Ok((sender, connection, answer))
         };
+        let (sender, mut connection, answer) =
+            connected.await.map_err(|error| lost(daemon, &error))?;
         if !answer.status().is_success() {
             let refused = tokio::select! {
                 refused = told(answer.map(Body::new)) => refused,

@@ -19,7 +19,7 @@ use crate::daemon::new_token;
 use crate::door::Door;
 use crate::exit::{Exit, Later};
 use crate::fetch::Usage;
-use crate::follow::{NOBODY, exit_of, signals, worst};
+use crate::follow::{NOBODY, exit_of, signals, tell_why, worst};
 use crate::form::{Form, Format};
 use crate::output::{data, say};
 use crate::table::{clock, items, plain, text};
@@ -84,8 +84,8 @@ struct Request {
     #[arg(long, value_name = "METHOD", conflicts_with = "command")]
     method: Option<String>,
     /// A header, like 'Accept: text/plain'; may be given several times
-    #[arg(long, value_name = "HEADER", conflicts_with = "command", value_parser = header)]
-    header: Vec<(String, String)>,
+    #[arg(long, value_name = "HEADER", conflicts_with = "command")]
+    header: Vec<String>,
     /// Send this text
     #[arg(long, value_name = "TEXT", conflicts_with = "command")]
     body: Option<String>,
@@ -135,9 +135,11 @@ fn wait_span(text: &str) -> Result<Span, String> {
     Ok(span)
 }
 
-fn header(text: &str) -> Result<(String, String), String> {
-    // The value may be a secret: it is not shown.
-    let (name, value) = text.split_once(':').ok_or("a header is written `NAME: VALUE`")?;
+/// Read here, not by clap, which would show a value that may be a secret.
+fn header(text: &str) -> Result<(String, String), Usage> {
+    let (name, value) = text
+        .split_once(':')
+        .ok_or_else(|| Usage("a header is written `NAME: VALUE`".to_string()))?;
     Ok((name.trim().to_ascii_lowercase(), value.trim().to_string()))
 }
 
@@ -196,8 +198,9 @@ impl Request {
         put("path", text(&self.path));
         put("url", text(&self.url));
         let mut headers = BTreeMap::new();
-        for (name, value) in &self.header {
-            if headers.insert(name, value).is_some() {
+        for text in &self.header {
+            let (name, value) = header(text)?;
+            if headers.insert(name.clone(), value).is_some() {
                 return Err(Usage(format!("the header `{name}` is given twice")).into());
             }
         }
@@ -296,31 +299,30 @@ async fn attend(door: &Door, jobs: &Bytes, wait: Duration, form: Form) -> anyhow
     let mut signals = signals()?;
     let key = new_token()?;
     let until = Instant::now() + wait;
-    let mut known: Option<Value> = None;
-    let interrupted = loop {
-        let left = until.saturating_duration_since(Instant::now());
-        // The header counts in whole seconds. The first answer comes soon, to know the numbers.
-        let round =
-            if known.is_some() { left.min(ROUND) } else { left.min(Duration::from_secs(1)) };
-        let over = round < Duration::from_secs(1);
-        if over && known.is_some() {
-            break false;
-        }
-        let told = tokio::select! {
-            told = door.submit(jobs, Some((&key, round))) => told?,
-            () = signals.next() => break true,
-        };
-        if known.is_none() {
-            items(&told["jobs"]).iter().for_each(tell);
-        }
-        let all = items(&told["jobs"]).iter().all(|job| !open(job));
-        known = Some(told);
-        if all {
-            break false;
+    // The first answer comes soon: then the numbers are known, whatever happens.
+    let first = tokio::select! {
+        told = door.submit(jobs, Some((&key, wait.min(Duration::from_secs(1))))) => told?,
+        () = signals.next() => {
+            say("it may have been added: `paceline job ls` shows it");
+            return Ok(Exit::Interrupted);
         }
     };
-    let known = known.unwrap_or_default();
-    finish(items(&known["jobs"]), form, interrupted)
+    items(&first["jobs"]).iter().for_each(tell);
+    if let Some(waits) = items(&first["jobs"]).iter().find(|job| open(job)) {
+        tell_why(door, &waits["job"]).await;
+    }
+    let mut known = first;
+    while items(&known["jobs"]).iter().any(open) {
+        known = tokio::select! {
+            told = door.submit(jobs, Some((&key, ROUND))) => told?,
+            () = tokio::time::sleep_until(until) => break,
+            () = signals.next() => {
+                finish(items(&known["jobs"]), form)?;
+                return Ok(Exit::Interrupted);
+            }
+        };
+    }
+    finish(items(&known["jobs"]), form)
 }
 
 /// Whether its report is still to come.
@@ -328,7 +330,7 @@ fn open(admitted: &Value) -> bool {
     admitted["job"].is_u64() && admitted["report"].is_null()
 }
 
-fn finish(admitted: &[Value], form: Form, interrupted: bool) -> anyhow::Result<Exit> {
+fn finish(admitted: &[Value], form: Form) -> anyhow::Result<Exit> {
     let report = |job: &Value| match &job["report"] {
         Value::Null => job.clone(),
         report => report.clone(),
@@ -351,5 +353,5 @@ fn finish(admitted: &[Value], form: Form, interrupted: bool) -> anyhow::Result<E
         let left = left.join(" ");
         say(format_args!("not finished yet: `paceline job wait {left}` goes on waiting"));
     }
-    Ok(if interrupted { Exit::Interrupted } else { worst(admitted.iter().map(exit)) })
+    Ok(worst(admitted.iter().map(exit)))
 }

@@ -8,12 +8,15 @@ use url::form_urlencoded::Serializer;
 use super::show::{lanes, short, why_of};
 use crate::door::Door;
 use crate::exit::Exit;
-use crate::form::Format;
+use crate::form::{Form, Format};
 use crate::output::say;
 use crate::table::{aligned, clock, items, text};
 
 /// Jobs that the API lists at once.
 const LARGEST_PAGE: u64 = 1_000;
+
+/// Waiting jobs that are asked why.
+const MOST_WHYS: usize = 100;
 
 /// Which jobs are listed.
 #[derive(Debug, Args)]
@@ -74,11 +77,23 @@ pub(super) async fn list(door: &Door, arguments: &Arguments) -> anyhow::Result<E
             break;
         }
     }
+    if arguments.format.form == Form::Table {
+        add_whys(door, &mut jobs).await;
+    }
     arguments.format.form.list("jobs", jobs, table)?;
     if cursor.is_some() {
         say(format_args!("there may be more: raise `--limit {}`", arguments.limit));
     }
     Ok(Exit::Done)
+}
+
+/// A list of the API does not say why jobs wait.
+async fn add_whys(door: &Door, jobs: &mut [Value]) {
+    for job in jobs.iter_mut().filter(|job| job["state"] == "waiting").take(MOST_WHYS) {
+        // One that was forgotten meanwhile waits no longer.
+        let told = door.ask(Method::GET, &format!("/jobs/{}/why", job["job"])).await;
+        job["why"] = told.map(|mut told| told["why"].take()).unwrap_or_default();
+    }
 }
 
 fn table(jobs: &[Value]) -> String {

@@ -149,8 +149,11 @@ fn skip(call: &Value) -> String {
     }
 }
 
-/// A worker's value: of a request its status and the beginning of its body.
+/// A worker's value: of a request its status and its body, of a command what it said.
 fn value(value: &Value) -> String {
+    if let Some(said) = value["output"].as_str().filter(|_| value["exit"].is_u64()) {
+        return said.to_string();
+    }
     match (&value["status"], &value["body"]) {
         (Value::Number(status), Value::Null) => status.to_string(),
         (Value::Number(status), body) => format!("{status} {}", text(body)),

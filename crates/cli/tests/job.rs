@@ -1,0 +1,347 @@
+//! `paceline job` and `paceline lane` as their user runs them: with a daemon, and without one.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+
+use paceline_mock::{Behaviour, Mock};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// A service, and a directory with a configuration that knows it.
+struct Home {
+    directory: tempfile::TempDir,
+    mock: Mock,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Home {
+    fn new() -> Home {
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        let mock = runtime.block_on(Mock::start(Behaviour::default())).expect("a port");
+        let directory = tempfile::tempdir().expect("a directory");
+        let url = mock.url("");
+        let config = format!(
+            "[store]\npath = 'p.db'\n\
+             [lanes.shop]\nurl = '{url}'\n\
+             [lanes.'slow/odd lane']\nurl = '{url}'\nevery = '1h'\nlimits = ['5/d']\n\
+             [lanes.gone]\nurl = 'http://127.0.0.1:9'\n\
+             [lanes.local]\n\
+             [commands.echo]\nrun = ['sh', '-c', 'printf %s \"$PACELINE_INPUT\"']\n"
+        );
+        fs::write(directory.path().join("paceline.toml"), config).expect("written");
+        Home { directory, mock, _runtime: runtime }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_paceline"));
+        command.current_dir(self.directory.path()).args(arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Told {
+        Told::of(self.command(arguments).output().expect("it runs"))
+    }
+
+    /// What a command that ends well prints.
+    #[track_caller]
+    fn good(&self, arguments: &[&str]) -> String {
+        let told = self.run(arguments);
+        assert_eq!(told.code, 0, "{arguments:?}: {told:?}");
+        told.stdout
+    }
+
+    #[track_caller]
+    fn json(&self, arguments: &[&str]) -> Value {
+        let arguments = [arguments, &["--format", "json"]].concat();
+        serde_json::from_str(&self.good(&arguments)).expect("JSON")
+    }
+
+    fn serve(&self) -> Running {
+        let daemon = self.start(&["serve", "--listen", "127.0.0.1:0", "--log", "quiet"]);
+        daemon.until("listening on")
+    }
+
+    fn start(&self, arguments: &[&str]) -> Running {
+        let mut child = self.command(arguments).spawn().expect("it runs");
+        let stderr = BufReader::new(child.stderr.take().expect("piped"));
+        Running { child, stderr }
+    }
+}
+
+/// What a command came to.
+#[derive(Debug)]
+struct Told {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+impl Told {
+    fn of(output: Output) -> Told {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let code = output.status.code().expect("it was not killed");
+        Told { code, stdout: text(&output.stdout), stderr: text(&output.stderr) }
+    }
+}
+
+/// A command under way. Dropped, it is stopped.
+struct Running {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+}
+
+impl Running {
+    /// Waits until it says this.
+    #[track_caller]
+    fn until(mut self, words: &str) -> Running {
+        let mut line = String::new();
+        while !line.contains(words) {
+            line.clear();
+            assert!(self.stderr.read_line(&mut line).expect("text") > 0, "it never said `{words}`");
+        }
+        self
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it is there");
+    }
+
+    /// Its exit code and what it still had to say.
+    fn ended(mut self) -> Told {
+        let mut told = Told { code: 0, stdout: String::new(), stderr: String::new() };
+        let mut stdout = self.child.stdout.take().expect("piped");
+        std::io::Read::read_to_string(&mut stdout, &mut told.stdout).expect("text");
+        std::io::Read::read_to_string(&mut self.stderr, &mut told.stderr).expect("text");
+        told.code = self.child.wait().expect("it ends").code().expect("it was not killed");
+        told
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            self.signal(Signal::TERM);
+        }
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn without_a_daemon_a_job_is_kept_for_the_next_one() {
+    let home = Home::new();
+    let added = home.run(&["job", "add", "--lane", "shop", "--path", "/item/1", "--key", "k"]);
+    assert_eq!((added.code, added.stdout.as_str()), (0, "1\n"));
+    assert!(added.stderr.contains("nobody runs it until a daemon is started: `paceline serve`"));
+    let waited = home.run(&["job", "add", "--lane", "shop", "--path", "/item/2", "--wait"]);
+    assert_eq!((waited.code, waited.stdout.as_str()), (75, ""));
+    assert!(waited.stderr.contains("nothing was added"), "{}", waited.stderr);
+    let waited = home.run(&["job", "wait", "1"]);
+    assert_eq!(waited.code, 75, "{waited:?}");
+    assert!(waited.stderr.contains("start `paceline serve`"), "{}", waited.stderr);
+    let jobs = home.json(&["job", "ls"]);
+    assert_eq!(jobs["jobs"].as_array().map(Vec::len), Some(1), "{jobs}");
+    assert_eq!(home.mock.summary().calls, 0);
+
+    let daemon = home.serve();
+    let report = home.good(&["job", "wait", "1"]);
+    assert!(report.contains("200 call 1"), "{report}");
+    assert_eq!(home.mock.summary().calls, 1);
+    drop(daemon);
+    assert_eq!(home.json(&["job", "show", "1"])["state"], "done");
+    assert_eq!(home.good(&["job", "wait", "1"]), report, "what is finished needs nobody");
+}
+
+#[test]
+fn a_job_is_added_waited_for_and_shown_in_all_forms() {
+    let home = Home::new();
+    let _daemon = home.serve();
+    let add = ["job", "add", "--lane", "shop", "--path", "/a", "--body", "x", "--wait"];
+    let table = home.good(&add);
+    assert!(table.starts_with("job     1\nstate   done\nanswer  all\n\nLANE  OUTCOME"), "{table}");
+    let one = home.json(&add);
+    assert_eq!(one["jobs"][0]["calls"][0]["value"]["status"], 200, "{one}");
+    let line = home.good(&[&add[..], &["--format", "jsonl"]].concat());
+    let line: Value = serde_json::from_str(&line).expect("one line");
+    assert_eq!(line["job"], 3);
+    let input = r#"{"a": 1}"#;
+    let command = ["job", "add", "--lane", "local", "--command", "echo", "--input", input];
+    let said = home.good(&[&command[..], &["--wait=20s"]].concat());
+    assert!(said.contains(r#"{"a":1}"#), "{said}");
+
+    let shown = home.json(&["job", "show", "4"]);
+    assert_eq!((&shown["kind"], &shown["state"]), (&"command".into(), &"done".into()));
+    let list = home.good(&["job", "ls"]);
+    let mut lines = list.lines();
+    let head: Vec<&str> = lines.next().expect("a head").split_whitespace().collect();
+    assert_eq!(head, ["JOB", "STATE", "KIND", "LANES", "ANSWER", "SUBMITTED", "WHY"]);
+    assert_eq!(lines.count(), 4, "{list}");
+    let why = home.run(&["job", "why", "1"]);
+    assert_eq!((why.code, why.stdout.as_str()), (0, ""));
+    assert_eq!(why.stderr, "job 1 is done: none of its calls waits\n");
+}
+
+#[test]
+fn a_list_of_jobs_is_sent_as_it_is_and_each_is_refused_for_itself() {
+    let home = Home::new();
+    let job =
+        |lane: &str| format!(r#"{{"kind":"http","lanes":["{lane}"],"payload":{{"path":"/"}}}}"#);
+    let jobs = format!("[{}, {}, {}]", job("shop"), job("nope"), job("shop"));
+    fs::write(home.directory.path().join("jobs.json"), jobs).expect("written");
+    let _daemon = home.serve();
+    let added = home.run(&["job", "add", "--json", "jobs.json"]);
+    assert_eq!((added.code, added.stdout.as_str()), (2, "1\n2\n"), "{added:?}");
+    assert!(added.stderr.starts_with("refused: no lane named `nope`"), "{}", added.stderr);
+    let added = home.run(&["job", "add", "--json", "jobs.json", "--wait", "--format", "jsonl"]);
+    let lines: Vec<Value> =
+        added.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(lines.len(), 3, "{added:?}");
+    assert_eq!([&lines[0]["state"], &lines[2]["state"]], ["done", "done"]);
+    assert_eq!(lines[1]["admission"], "refused");
+
+    let first = home.run(&["job", "ls", "--limit", "3", "--format", "jsonl"]);
+    assert_eq!(first.stdout.lines().count(), 3);
+    assert!(first.stderr.contains("there may be more"), "{}", first.stderr);
+    let none = home.json(&["job", "ls", "--lane", "local"]);
+    assert_eq!(none["jobs"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn what_a_job_comes_to_is_the_exit_code() {
+    let home = Home::new();
+    let _daemon = home.serve();
+    let add = |lane: &str, more: &[&str]| {
+        let add = ["job", "add", "--lane", lane, "--path", "/", "--attempts", "1"];
+        home.run(&[&add[..], more].concat())
+    };
+    assert_eq!(add("shop", &["--wait"]).code, 0);
+    let failed = add("gone", &["--wait"]);
+    assert_eq!(failed.code, 1);
+    assert!(failed.stdout.contains("cannot connect"), "{failed:?}");
+    assert_eq!(add("slow/odd lane", &["--wait"]).code, 0);
+    let skipped = add("slow/odd lane", &["--wait", "--max-wait", "1s"]);
+    assert_eq!(skipped.code, 75);
+    assert!(skipped.stdout.contains("needed, 1s at most"), "{skipped:?}");
+    let late = add("slow/odd lane", &["--wait=1s", "--key", "k"]);
+    assert_eq!((late.code, late.stdout.as_str()), (75, ""));
+    assert!(late.stderr.contains("waits on the lane `slow/odd lane`: gap until"), "{late:?}");
+    assert!(late.stderr.contains("`paceline job wait 5` goes on waiting"), "{late:?}");
+    assert_eq!(home.run(&["job", "wait", "5", "--timeout", "10ms"]).code, 75);
+    assert_eq!(add("slow/odd lane", &["--key", "k", "--on-duplicate", "refuse"]).code, 1);
+    let joined = add("slow/odd lane", &["--key", "k"]);
+    assert_eq!((joined.code, joined.stdout.as_str()), (0, "5\n"));
+    assert!(joined.stderr.starts_with("joined job 5"), "{joined:?}");
+    let listed = home.good(&["job", "ls", "--state", "waiting"]);
+    assert!(listed.contains("gap until "), "{listed}");
+
+    let detached = home.run(&["job", "cancel", "5"]);
+    assert_eq!(detached.stderr, "withdrawn from job 5: others still wait for it\n");
+    assert_eq!(home.run(&["job", "cancel", "5", "99"]).code, 1);
+    assert_eq!(home.json(&["job", "show", "5"])["state"], "cancelled");
+    assert_eq!(home.run(&["job", "wait", "5"]).code, 1);
+    let again = home.run(&["job", "retry", "2"]);
+    assert_eq!((again.code, again.stdout.as_str()), (0, "6\n"), "{again:?}");
+    assert_eq!(home.run(&["job", "retry", "1"]).code, 1, "there is nothing to retry");
+    assert_eq!(home.run(&["job", "show", "99"]).code, 1);
+}
+
+#[test]
+fn who_waits_hears_of_the_end_and_may_leave_before_it() {
+    let home = Home::new();
+    let daemon = home.serve();
+    let add = ["job", "add", "--lane", "slow/odd lane", "--path", "/"];
+    home.good(&[&add[..], &["--wait"]].concat());
+    home.good(&add);
+    home.good(&add);
+    let first = home.start(&["job", "wait", "2"]).until("job 2 waits on the lane");
+    home.good(&["job", "cancel", "2"]);
+    let first = first.ended();
+    assert_eq!(first.code, 1, "{first:?}");
+    assert!(first.stdout.contains("cancelled"), "{first:?}");
+
+    let second = home.start(&["job", "wait", "3"]).until("job 3 waits on the lane");
+    second.signal(Signal::INT);
+    let second = second.ended();
+    assert_eq!(second.code, 130);
+    assert!(second.stderr.contains("`paceline job wait 3` goes on waiting"), "{second:?}");
+    let third = home.start(&[&add[..], &["--wait"]].concat()).until("job 4 waits on the lane");
+    third.signal(Signal::INT);
+    assert_eq!(third.ended().code, 130);
+
+    let last = home.start(&["job", "wait", "3"]).until("job 3 waits on the lane");
+    drop(daemon);
+    let last = last.ended();
+    assert_eq!(last.code, 75, "{last:?}");
+    assert_eq!(home.json(&["job", "show", "3"])["state"], "waiting", "nothing was lost");
+}
+
+#[test]
+fn wrong_ways_are_told() {
+    let home = Home::new();
+    let check = |arguments: &[&str], words: &str| {
+        let told = home.run(&[&["job"], arguments].concat());
+        assert_eq!((told.code, told.stdout.as_str()), (2, ""), "{arguments:?}: {told:?}");
+        assert!(told.stderr.contains(words), "{arguments:?}: {}", told.stderr);
+    };
+    check(&["add", "--lane", "shop"], "--path <PATH>|--url <URL>|--command <NAME>|--json <FILE>");
+    check(&["add", "--path", "/"], "--lane <NAME>");
+    check(&["add", "--lane", "shop", "--json", "-"], "cannot be used with");
+    check(&["add", "--json", "-", "--key", "k"], "cannot be used with");
+    check(&["add", "--json", "missing"], "cannot read `missing`");
+    check(&["add", "--json", "-"], "the body is not what is expected here");
+    check(&["add", "--lane", "shop", "--path", "a"], "`path` must start with `/`");
+    check(&["add", "--lane", "nope", "--path", "/"], "no lane named `nope`");
+    check(&["add", "--lane", "shop", "--path", "/", "--delay", "3"], "write `3s`");
+    check(&["add", "--lane", "shop", "--path", "/", "--wait=2d"], "longer than 23h");
+    check(&["add", "--lane", "local", "--command", "no"], "no command named `no`");
+    check(&["add", "--lane", "local", "--command", "echo", "--input", "{"], "is not JSON");
+    check(&["ls", "--state", "lost"], "possible values: waiting, running");
+    check(&["show", "first"], "invalid value 'first'");
+    check(&["wait"], "<ID>");
+    let secret = ["add", "--lane", "shop", "--path", "/", "--header", "Authorization hush"];
+    check(&secret, "a header is written `NAME: VALUE`");
+    assert!(!home.run(&[&["job"], &secret[..]].concat()).stderr.contains("hush"));
+}
+
+#[test]
+fn lanes_are_steered_alike_with_a_daemon_and_without_one() {
+    let home = Home::new();
+    let name = "slow/odd lane";
+    let check = || {
+        let table = home.good(&["lane", "ls"]);
+        let head: Vec<&str> = table.lines().next().expect("a head").split_whitespace().collect();
+        assert_eq!(head, ["LANE", "OPEN", "WHY", "IN-FLIGHT", "WAITING", "LIMITS", "COOLDOWN"]);
+        assert!(
+            table.contains("slow/odd lane  now   -    0/1        0        every 1h, 5/d (0 used)")
+        );
+        let paused = home.run(&["lane", "pause", name]);
+        assert_eq!((paused.code, paused.stdout.as_str()), (0, ""));
+        assert!(paused.stderr.starts_with("`slow/odd lane` is paused"), "{paused:?}");
+        assert_eq!(home.json(&["lane", "show", name])["paused"], true);
+        assert_eq!(home.json(&["lane", "resume", name])["paused"], false);
+        assert_eq!(home.json(&["lane", "reset", name])["name"], name);
+        let lanes = home.good(&["lane", "ls", "--format", "jsonl"]);
+        assert_eq!(lanes.lines().count(), 4, "{lanes}");
+        for verb in ["show", "pause", "resume", "reset"] {
+            let unknown = home.run(&["lane", verb, "../jobs"]);
+            assert_eq!(unknown.code, 1);
+            assert_eq!(unknown.stderr, "error: no lane named `../jobs`\n");
+        }
+    };
+    check();
+    let _daemon = home.serve();
+    check();
+}
+
+#[test]
+fn a_pause_is_kept_until_the_next_daemon() {
+    let home = Home::new();
+    home.good(&["lane", "pause", "shop"]);
+    home.good(&["job", "add", "--lane", "shop", "--path", "/"]);
+    let _daemon = home.serve();
+    let why = home.json(&["job", "why", "1"]);
+    assert_eq!(why["why"][0]["reason"], "paused", "{why}");
+    home.good(&["lane", "resume", "shop"]);
+    home.good(&["job", "wait", "1"]);
+}

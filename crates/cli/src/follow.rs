@@ -119,14 +119,12 @@ pub(crate) fn finished(job: &Value) -> bool {
 
 /// What a call waits for, in a few words.
 pub(crate) fn reason(why: &Value) -> String {
-    let mut said = text(&why["reason"]);
-    if why["until"].is_string() {
-        said.push_str(&format!(" until {}", clock(&why["until"])));
-    }
-    if why["ahead"].as_u64().is_some_and(|ahead| ahead > 0) {
-        said.push_str(&format!(", {} ahead", why["ahead"]));
-    }
-    said
+    let until = &why["until"];
+    let until = until.is_string().then(|| format!(" until {}", clock(until)));
+    let ahead = why["ahead"].as_u64().filter(|ahead| *ahead > 0);
+    let ahead = ahead.map(|ahead| format!(", {ahead} ahead"));
+    let (until, ahead) = (until.unwrap_or_default(), ahead.unwrap_or_default());
+    format!("{}{until}{ahead}", text(&why["reason"]))
 }
 
 /// How to exit after a job came to this.

@@ -4,6 +4,7 @@ use clap::{Args, ValueEnum};
 use serde_json::{Map, Value};
 
 use crate::output::data;
+use crate::table::lines;
 
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Format {
@@ -49,9 +50,7 @@ impl Form {
                 let whole = Map::from_iter([(name.to_string(), Value::Array(things))]);
                 data(&format!("{}\n", Value::Object(whole)))
             }
-            Form::Jsonl => {
-                data(&things.iter().map(|thing| format!("{thing}\n")).collect::<String>())
-            }
+            Form::Jsonl => data(&lines(&things)),
         }
     }
 }

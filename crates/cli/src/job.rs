@@ -1,6 +1,7 @@
 //! `paceline job`: work handed in, looked at, waited for, withdrawn and tried again.
 
 mod add;
+mod describe;
 mod list;
 mod show;
 mod steer;
@@ -33,7 +34,7 @@ Exit codes: 0 done, 1 failed or not found, 2 wrong usage, 75 refused or deferred
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Hand in a job: a request, a command of the configuration, or JSON
-    Add(Box<add::Arguments>),
+    Add(Box<describe::Arguments>),
     /// List jobs, the oldest first
     Ls(list::Arguments),
     /// One job: how it stands, or its report

@@ -1,6 +1,6 @@
 //! Tables for eyes: columns, moments and spans.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -22,6 +22,14 @@ pub(crate) fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
         text.push('\n');
     }
     text
+}
+
+/// Each thing on a line of its own.
+pub(crate) fn lines(things: impl IntoIterator<Item = impl Display>) -> String {
+    things.into_iter().fold(String::new(), |mut text, thing| {
+        writeln!(text, "{thing}").expect("a string takes everything");
+        text
+    })
 }
 
 /// Text from outside cannot steer the terminal, nor break a line.

@@ -41,7 +41,7 @@ impl Home {
     }
 
     fn run(&self, arguments: &[&str]) -> Told {
-        Told::of(self.command(arguments).output().expect("it runs"))
+        Told::of(&self.command(arguments).output().expect("it runs"))
     }
 
     /// What a command that ends well prints.
@@ -79,7 +79,7 @@ struct Told {
 }
 
 impl Told {
-    fn of(output: Output) -> Told {
+    fn of(output: &Output) -> Told {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let code = output.status.code().expect("it was not killed");
         Told { code, stdout: text(&output.stdout), stderr: text(&output.stderr) }

@@ -9,7 +9,7 @@ use crate::exit::Exit;
 use crate::follow::worst;
 use crate::form::{Form, Format};
 use crate::output::{fail, say};
-use crate::table::items;
+use crate::table::{items, lines};
 
 /// Which jobs.
 #[derive(Debug, Args)]
@@ -49,7 +49,7 @@ pub(super) async fn retry(door: &Door, arguments: &Arguments) -> anyhow::Result<
     if !door.works() && !fresh.is_empty() {
         say("nobody runs it until a daemon is started: `paceline serve`");
     }
-    let numbers = |jobs: &[Value]| jobs.iter().map(|job| format!("{}\n", job["job"])).collect();
+    let numbers = |jobs: &[Value]| lines(jobs.iter().map(|job| &job["job"]));
     arguments.format.form.list("jobs", fresh, numbers)?;
     Ok(exit)
 }

@@ -8,7 +8,7 @@ use crate::door::Door;
 use crate::exit::Exit;
 use crate::form::Form;
 use crate::output::data;
-use crate::table::{aligned, clock, items, joined, rough, text};
+use crate::table::{aligned, clock, items, joined, lines, rough, text};
 
 pub(super) async fn show(door: &Door, name: Option<&str>, form: Form) -> anyhow::Result<Exit> {
     let mut services = services(door).await?;
@@ -26,7 +26,7 @@ pub(super) async fn show(door: &Door, name: Option<&str>, form: Form) -> anyhow:
         Form::Jsonl => {
             let services = services.iter().map(|it| json!({ "service": it }));
             let rosters = rosters.iter().map(|it| json!({ "roster": it }));
-            services.chain(rosters).map(|line| format!("{line}\n")).collect()
+            lines(services.chain(rosters))
         }
     })?;
     Ok(Exit::Done)

@@ -1,0 +1,231 @@
+//! What `paceline job add` is told: a job from arguments.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use clap::Args;
+use data_encoding::BASE64;
+use paceline::Span;
+use serde_json::{Map, Value, json};
+
+use crate::fetch::Usage;
+use crate::form::Format;
+
+/// What to do, where, and on which terms.
+#[derive(Debug, Args)]
+#[command(
+    after_help = AFTER,
+    group = clap::ArgGroup::new("what").required(true).args(["path", "url", "command", "json"]),
+)]
+pub(super) struct Arguments {
+    /// The lane to ask; several are asked together
+    #[arg(long, value_name = "NAME", required_unless_present_any = ["stage", "json"])]
+    lane: Vec<String>,
+    /// Lanes that are asked together, like a,b; the next stage only if this one settled nothing
+    #[arg(long, value_name = "NAMES", conflicts_with = "lane")]
+    stage: Vec<String>,
+    #[command(flatten)]
+    request: Request,
+    /// Run this command of the configuration, in place of a request
+    #[arg(long, value_name = "NAME")]
+    command: Option<String>,
+    /// What the command is handed, as JSON
+    #[arg(long, value_name = "JSON", requires = "command")]
+    input: Option<String>,
+    /// Send this file as it is, `-` for stdin: one job of the API, or an array of them
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["lane", "stage", "Request", "Terms"])]
+    json: Option<PathBuf>,
+    #[command(flatten)]
+    terms: Terms,
+    /// Wait for the reports and print them, at most so long, like 90s (23h if it is not said)
+    #[arg(
+        long, value_name = "SPAN", num_args = 0..=1, require_equals = true,
+        default_missing_value = "23h", value_parser = wait_span,
+    )]
+    pub(super) wait: Option<Span>,
+    #[command(flatten)]
+    pub(super) format: Format,
+}
+
+const AFTER: &str = "\
+Accepted means durable. The number of each job goes to stdout.
+
+  paceline job add --lane shop --path /item/1 --wait
+  paceline job add --stage local --stage crossref,openalex --path '/works?q=x' --until conclusive
+  paceline job add --lane local --command look-up --input '{\"id\": 7}'
+  paceline job add --json jobs.json --format jsonl";
+
+/// A request to the service of the lane.
+#[derive(Debug, Args)]
+struct Request {
+    /// Ask for this path below the url of the lane, like /item/1
+    #[arg(long, value_name = "PATH")]
+    path: Option<String>,
+    /// Ask for this whole address
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// The method; else GET, or POST with a body
+    #[arg(long, value_name = "METHOD", conflicts_with = "command")]
+    method: Option<String>,
+    /// A header, like 'Accept: text/plain'; may be given several times
+    #[arg(long, value_name = "HEADER", conflicts_with = "command")]
+    header: Vec<String>,
+    /// Send this text
+    #[arg(long, value_name = "TEXT", conflicts_with = "command")]
+    body: Option<String>,
+    /// Send the bytes of this file, `-` for stdin
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "body"])]
+    body_file: Option<PathBuf>,
+}
+
+/// The terms of a job.
+#[derive(Debug, Args)]
+struct Terms {
+    /// How urgent it is; background if it is not said
+    #[arg(long, value_name = "P", value_parser = ["interactive", "rss", "completion", "background"])]
+    priority: Option<String>,
+    /// Unfinished jobs with this key are the same work
+    #[arg(long)]
+    key: Option<String>,
+    /// What to do if the same work is under way; join if it is not said
+    #[arg(long, value_name = "CHOICE", requires = "key", value_parser = ["join", "refuse", "replace"])]
+    on_duplicate: Option<String>,
+    /// Skip lanes that stay closed for longer
+    #[arg(long, value_name = "SPAN")]
+    max_wait: Option<Span>,
+    /// Report what there is after so long
+    #[arg(long, value_name = "SPAN")]
+    deadline: Option<Span>,
+    /// Start so long from now
+    #[arg(long, value_name = "SPAN")]
+    delay: Option<Span>,
+    /// Requests in all, if they fail
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    attempts: Option<u16>,
+    /// Tenants take turns
+    #[arg(long, value_name = "NAME")]
+    tenant: Option<String>,
+    /// Ask every lane, or only until one settles it; all if it is not said
+    #[arg(long, value_name = "WHEN", value_parser = ["all", "conclusive"])]
+    until: Option<String>,
+}
+
+/// Below the 24 h for which the daemon knows a request that it is sent again.
+fn wait_span(text: &str) -> Result<Span, String> {
+    let span: Span = text.parse().map_err(|error: paceline_core::SpanError| error.to_string())?;
+    if span > Span::hours(23) {
+        return Err("it is longer than 23h: add the job, then `paceline job wait ID`".to_string());
+    }
+    Ok(span)
+}
+
+/// Read here, not by clap, which would show a value that may be a secret.
+fn header(text: &str) -> Result<(String, String), Usage> {
+    let (name, value) = text
+        .split_once(':')
+        .ok_or_else(|| Usage("a header is written `NAME: VALUE`".to_string()))?;
+    Ok((name.trim().to_ascii_lowercase(), value.trim().to_string()))
+}
+
+fn bytes_of(file: &Path) -> anyhow::Result<Vec<u8>> {
+    if file == Path::new("-") {
+        let mut bytes = Vec::new();
+        io::stdin().lock().read_to_end(&mut bytes).context("cannot read stdin")?;
+        return Ok(bytes);
+    }
+    let unread = |error: io::Error| Usage(format!("cannot read `{}`: {error}", file.display()));
+    Ok(fs::read(file).map_err(unread)?)
+}
+
+impl Arguments {
+    /// The body of the request to the API.
+    pub(super) fn jobs(&self) -> anyhow::Result<Bytes> {
+        if let Some(file) = &self.json {
+            return Ok(bytes_of(file)?.into());
+        }
+        let mut job = Map::new();
+        if self.stage.is_empty() {
+            job.insert("lanes".to_string(), json!(self.lane));
+        } else {
+            let stages = self.stage.iter().map(|names| names.split(',').map(str::trim));
+            let stages: Vec<Vec<&str>> = stages.map(Iterator::collect).collect();
+            job.insert("stages".to_string(), json!(stages));
+        }
+        let (kind, payload) = match &self.command {
+            Some(command) => ("command", self.command_payload(command)?),
+            None => ("http", self.request.payload()?),
+        };
+        job.insert("kind".to_string(), kind.into());
+        job.insert("payload".to_string(), payload);
+        self.terms.put_into(&mut job);
+        Ok(Value::Object(job).to_string().into())
+    }
+
+    fn command_payload(&self, command: &str) -> anyhow::Result<Value> {
+        let mut payload = json!({ "command": command });
+        if let Some(input) = &self.input {
+            let input: Value = serde_json::from_str(input)
+                .map_err(|error| Usage(format!("`--input` is not JSON: {error}")))?;
+            payload["input"] = input;
+        }
+        Ok(payload)
+    }
+}
+
+impl Request {
+    fn payload(&self) -> anyhow::Result<Value> {
+        let mut payload = Map::new();
+        let mut put = |name: &str, value: Option<Value>| {
+            value.map(|value| payload.insert(name.to_string(), value));
+        };
+        let text = |text: &Option<String>| text.clone().map(Value::String);
+        put("path", text(&self.path));
+        put("url", text(&self.url));
+        let mut headers = BTreeMap::new();
+        for text in &self.header {
+            let (name, value) = header(text)?;
+            if headers.insert(name.clone(), value).is_some() {
+                return Err(Usage(format!("the header `{name}` is given twice")).into());
+            }
+        }
+        put("headers", (!headers.is_empty()).then(|| json!(headers)));
+        let body = match &self.body_file {
+            Some(file) => Some(String::from_utf8(bytes_of(file)?).map_err(|error| {
+                let bytes = error.into_bytes();
+                BASE64.encode(&bytes)
+            })),
+            None => self.body.clone().map(Ok),
+        };
+        let method = body.is_some().then(|| "POST".to_string());
+        put("method", self.method.clone().or(method).map(Value::String));
+        match body {
+            Some(Ok(body)) => put("body", Some(body.into())),
+            Some(Err(base64)) => put("body_base64", Some(base64.into())),
+            None => {}
+        }
+        Ok(Value::Object(payload))
+    }
+}
+
+impl Terms {
+    fn put_into(&self, job: &mut Map<String, Value>) {
+        let mut put = |name: &str, value: Option<Value>| {
+            value.map(|value| job.insert(name.to_string(), value));
+        };
+        let text = |text: &Option<String>| text.clone().map(Value::String);
+        let span = |span: Option<Span>| span.map(|span| Value::String(span.to_string()));
+        put("priority", text(&self.priority));
+        put("key", text(&self.key));
+        put("on_duplicate", text(&self.on_duplicate));
+        put("max_wait", span(self.max_wait));
+        put("deadline", span(self.deadline));
+        put("delay", span(self.delay));
+        put("attempts", self.attempts.map(Value::from));
+        put("tenant", text(&self.tenant));
+        put("until", text(&self.until));
+    }
+}

@@ -7,11 +7,14 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use data_encoding::BASE64URL_NOPAD;
+use paceline_store::Sqlite;
 use serde::{Deserialize, Serialize};
 
 /// How to reach a daemon.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Daemon {
+    /// The process that it is.
+    pub(crate) pid: u32,
     /// Where it listens.
     pub(crate) address: SocketAddr,
     /// What opens it to whoever may read this, if it asks for tokens.
@@ -49,9 +52,11 @@ impl Daemon {
         Ok(Posted(file))
     }
 
-    /// The daemon that said it owns this store; it may be gone.
+    /// The daemon that owns this store. One that is gone left its word behind, and somebody else may
+    /// listen there by now: so the store says who has it.
     pub(crate) fn of(store: &Path) -> Option<Daemon> {
-        serde_json::from_slice(&fs::read(beside(store)).ok()?).ok()
+        let daemon: Daemon = serde_json::from_slice(&fs::read(beside(store)).ok()?).ok()?;
+        (Sqlite::owner(store) == Some(daemon.pid)).then_some(daemon)
     }
 }
 
@@ -72,9 +77,16 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let store = directory.path().join("paceline.db");
         let token = Some(new_token().expect("randomness"));
-        let daemon = Daemon { address: ([127, 0, 0, 1], 7400).into(), token };
+        let daemon =
+            Daemon { pid: std::process::id(), address: ([127, 0, 0, 1], 7400).into(), token };
         let posted = daemon.post(&store).expect("written");
+        assert_eq!(Daemon::of(&store), None, "nobody has the store");
+        let open = Sqlite::open(&store).expect("a store");
         assert_eq!(Daemon::of(&store), Some(daemon.clone()));
+        let stranger = Daemon { pid: 1, ..daemon.clone() };
+        drop(stranger.post(&store).map(std::mem::forget));
+        assert_eq!(Daemon::of(&store), None, "somebody else has it");
+        drop(open);
         let file = fs::metadata(directory.path().join("paceline.db.daemon")).expect("there");
         assert_eq!(file.permissions().mode() & 0o777, 0o600);
         let again = daemon.post(&store).expect("written over");

@@ -90,7 +90,7 @@ async fn serve(config: &Config) -> anyhow::Result<Exit> {
     let engine = engine.await?;
     let max_body = usize::try_from(config.server.max_body.0).unwrap_or(usize::MAX);
     let server = Server::new(engine.pace.clone(), engine.doors.clone(), Terms { access, max_body });
-    let posted = Daemon { address, token }.post(&config.store_path);
+    let posted = Daemon { pid: std::process::id(), address, token }.post(&config.store_path);
     let _posted = posted.context("cannot write beside the store")?;
     let connections = room_for(config.server.connections as usize);
     let bounds = Bounds { connections, ..Bounds::default() };

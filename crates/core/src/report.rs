@@ -15,8 +15,6 @@ struct JobLine {
     job: JobId,
     state: JobState,
     answer: Answer,
-    #[serde(default)]
-    finished_us: u64,
     calls: Vec<CallLine>,
 }
 
@@ -188,7 +186,6 @@ impl Serialize for Report {
             job: self.job,
             state: self.state,
             answer: self.answer,
-            finished_us: self.finished_at.0,
             calls: self.calls.iter().map(CallLine::from).collect(),
         }
         .serialize(serializer)
@@ -203,7 +200,8 @@ impl<'de> Deserialize<'de> for Report {
             job: line.job,
             state: line.state,
             answer: line.answer,
-            finished_at: Time(line.finished_us),
+            // The moment is of the engine that finished it: it means nothing elsewhere.
+            finished_at: Time::ZERO,
             calls: calls.map_err(serde::de::Error::custom)?,
         })
     }
@@ -249,7 +247,7 @@ mod tests {
         };
         let text = serde_json::to_string(&report).expect("a report is JSON");
         let expected = concat!(
-            r#"{"job":17,"state":"done","answer":"conclusive","finished_us":5,"calls":["#,
+            r#"{"job":17,"state":"done","answer":"conclusive","calls":["#,
             r#"{"lane":"crossref","outcome":"done","conclusive":true,"attempts":1,"waited_ms":12,"ran_ms":340,"value":{"a":1}},"#,
             r#"{"lane":"arxiv","outcome":"skipped","reason":"early_exit"},"#,
             r#"{"lane":"openalex","outcome":"skipped","reason":"max_wait","wait_ms":43000,"max_wait_ms":15000,"priority":"rss"},"#,

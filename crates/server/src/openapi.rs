@@ -1,4 +1,4 @@
-//! The document of `OpenAPI`, made from the code.
+//! The OpenAPI document, made from the code.
 
 use serde_json::{Value, json};
 use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder};

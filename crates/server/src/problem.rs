@@ -184,9 +184,11 @@ fn submit_error(error: &SubmitError) -> Problem {
         SubmitError::Stopping => {
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", error.to_string())
         }
-        SubmitError::UnknownLane(lane)
-        | SubmitError::LaneTwice(lane)
-        | SubmitError::CostTooHigh { lane, .. } => problem.about(lane),
+        SubmitError::UnknownLane(lane) => {
+            let status = StatusCode::UNPROCESSABLE_ENTITY;
+            Problem::new(status, "unknown_lane", error.to_string()).about(lane)
+        }
+        SubmitError::LaneTwice(lane) | SubmitError::CostTooHigh { lane, .. } => problem.about(lane),
         SubmitError::TooManyLanes { lane, .. } => {
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, "lanes", error.to_string()).about(lane)
         }

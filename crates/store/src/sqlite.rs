@@ -55,6 +55,11 @@ struct PrunedTo {
 }
 
 impl Sqlite {
+    /// The process that has the store in this file open, if one has.
+    pub fn owner(path: &Path) -> Option<u32> {
+        lock::owner(&real(path))
+    }
+
     /// The memory that holds answers in front of the file, unless told otherwise.
     pub const FRONT_BYTES: usize = 16 << 20;
 

@@ -183,8 +183,8 @@ pub(super) const SECTIONS: &[Reference] = &[
             example("url", r#""https://api.example.org""#, "Where the service is."),
             example(
                 "headers",
-                r#"{ authorization = { env = "EXAMPLE_TOKEN", prefix = "Bearer " }, x-key = { file = "key.txt" }, user-agent = "me" }"#,
-                "What its requests are told. Secrets stand in the environment or in a file, and are never shown.",
+                r#"{ authorization = { env = "TOKEN", prefix = "Bearer " }, x-key = { file = "key.txt" } }"#,
+                "What its requests are told: a text, or for secrets, which are never shown, where it is found.",
             ),
             default(
                 "private",

@@ -106,10 +106,14 @@ fn unknown_keys_get_a_suggestion() {
     );
     check("age_after = '1s'", "1:1: unknown key `age_after`: it belongs in `[queue]`");
     check("in_flight = 1", "1:1: unknown key `in_flight`: it belongs in `[lanes.NAME]`");
-    check("[server]\ntls = true", "2:1: unknown key `server.tls`: known here are `listen`");
+    check(
+        "[server]\ntls = true",
+        "2:1: unknown key `server.tls`: known here are `listen`, `grace`, `hosts`, `max_body`, \
+         `connections`, `keep_events`",
+    );
     check(
         "[telemetry]",
-        "1:2: unknown section `telemetry`: the sections are `[store]`, `[workers]`, `[queue]`, `[cache]`, `[server]`, `[lanes]`, `[groups]`, `[services]`, `[rosters]`, `[commands]`",
+        "1:2: unknown section `telemetry`: the sections are `[store]`, `[workers]`, `[queue]`, `[cache]`, `[server]`, `[tokens]`, `[lanes]`, `[groups]`, `[services]`, `[rosters]`, `[commands]`",
     );
     check(
         "lanes.x.limits = [{ limit = '1/s', keeps = {} }]",

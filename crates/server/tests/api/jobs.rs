@@ -52,11 +52,12 @@ async fn a_list_is_one_commit_and_each_of_it_is_refused_for_itself() {
         .collect();
     let (accepted, refused, none) = (json!("accepted"), json!("refused"), Value::Null);
     let (bad, kind) = (json!("unacceptable"), json!("unknown_kind"));
+    let lane = json!("unknown_lane");
     assert_eq!(
         told,
         [
             (&accepted, &none),
-            (&refused, &bad),
+            (&refused, &lane),
             (&refused, &kind),
             (&refused, &bad),
             (&refused, &bad),

@@ -45,6 +45,16 @@ impl Lock {
     }
 }
 
+/// The process that has the store at `path`, if one has.
+pub(super) fn owner(path: &Path) -> Option<u32> {
+    let beside = path.with_added_extension("lock");
+    let mut file = OpenOptions::new().read(true).write(true).open(beside).ok()?;
+    match file.try_lock_shared() {
+        Err(TryLockError::WouldBlock) => named_in(&mut file),
+        Ok(()) | Err(TryLockError::Error(_)) => None,
+    }
+}
+
 #[expect(clippy::disallowed_methods, reason = "no event tells that a child has let go of a lock")]
 fn pause(span: Duration) {
     std::thread::sleep(span);

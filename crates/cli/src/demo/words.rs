@@ -90,7 +90,7 @@ mod tests {
             job: JobId(3),
             state: JobState::Done,
             answer: Answer::Conclusive,
-            finished_at: Time(9),
+            finished_at: Time(0),
             calls: vec![call],
         };
         let news = News::Kept { number: 3, report: Some(report) };

@@ -89,7 +89,7 @@ async fn bytes_that_are_no_request_end_their_connection() {
     let mut long = b"GET / HTTP/1.1\r\nhost: localhost\r\n".to_vec();
     long.extend_from_slice(format!("x: {}\r\n\r\n", "y".repeat(64 << 10)).as_bytes());
     assert_eq!(daemon.send(&long).await.status, 431);
-    let many = (0..200).map(|n| format!("x-{n}: y\r\n")).collect::<String>();
+    let many = "x-many: y\r\n".repeat(200);
     let many = format!("GET /livez HTTP/1.1\r\nhost: localhost\r\n{many}\r\n");
     assert_eq!(daemon.send(many.as_bytes()).await.status, 431);
     assert_eq!(daemon.get("/livez").await.status, 200);

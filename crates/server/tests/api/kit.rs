@@ -1,6 +1,7 @@
 //! A daemon in the test's own process, a client of bare sockets, and a service by a script.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -137,16 +138,17 @@ impl Daemon {
     ) -> Answer {
         let mut text = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
         for (name, value) in headers {
-            text += &format!("{name}: {value}\r\n");
+            write!(text, "{name}: {value}\r\n").expect("a string takes everything");
         }
         let said = |name: &str| headers.iter().any(|(said, _)| said.eq_ignore_ascii_case(name));
         if !said("host") {
-            text += &format!("host: {}\r\n", self.address);
+            write!(text, "host: {}\r\n", self.address).expect("a string takes everything");
         }
         if !said("content-type") {
             text += "content-type: application/json\r\n";
         }
-        text += &format!("content-length: {}\r\n\r\n{body}", body.len());
+        write!(text, "content-length: {}\r\n\r\n{body}", body.len())
+            .expect("a string takes everything");
         self.send(text.as_bytes()).await
     }
 

@@ -50,12 +50,12 @@ async fn a_secret_of_a_lane_is_in_no_answer_event_metric_or_log() {
             r#"{{"kind":"http","lanes":["shop"],"payload":{{"path":"{path}","headers":{{"authorization":"mine"}}}},"attempts":1}}"#
         );
         shown += &daemon.done(&body).await.to_string();
-        shown += &format!("{:?}", daemon.get(&format!("/to/shop{path}")).await);
+        shown.push_str(&format!("{:?}", daemon.get(&format!("/to/shop{path}")).await));
     }
-    shown += &format!(
+    shown.push_str(&format!(
         "{:?}",
         daemon.ask("GET", "/to/shop/slow", &[("paceline-max-wait", "1s")], "").await
-    );
+    ));
     for path in [
         "/api/v1/jobs",
         "/api/v1/jobs/1",
@@ -65,10 +65,10 @@ async fn a_secret_of_a_lane_is_in_no_answer_event_metric_or_log() {
         "/api/v1/summary",
         "/api/v1/openapi.json",
     ] {
-        shown += &format!("{:?}", daemon.get(path).await);
+        shown.push_str(&format!("{:?}", daemon.get(path).await));
     }
     let (events, _) = daemon.pace.kept_events(0, 1_000).await.expect("it runs");
-    shown += &format!("{events:?}");
+    shown.push_str(&format!("{events:?}"));
     shown += &String::from_utf8_lossy(&log.0.lock().expect("no panic"));
     assert!(service.seen().iter().all(|request| request.contains(SECRET)), "the service is told");
     assert!(shown.contains("broken") || shown.contains("status_500"), "something was shown");

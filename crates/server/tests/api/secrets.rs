@@ -44,15 +44,15 @@ async fn a_secret_of_a_lane_is_in_no_answer_event_metric_or_log() {
         place.headers = vec![(hyper::header::AUTHORIZATION, value)];
     }
     let daemon = made.start().await;
-    let mut shown = String::new();
+    let mut shown: Vec<String> = Vec::new();
     for path in ["/fine", "/fail", "/away"] {
         let body = format!(
             r#"{{"kind":"http","lanes":["shop"],"payload":{{"path":"{path}","headers":{{"authorization":"mine"}}}},"attempts":1}}"#
         );
-        shown += &daemon.done(&body).await.to_string();
-        shown.push_str(&format!("{:?}", daemon.get(&format!("/to/shop{path}")).await));
+        shown.push(daemon.done(&body).await.to_string());
+        shown.push(format!("{:?}", daemon.get(&format!("/to/shop{path}")).await));
     }
-    shown.push_str(&format!(
+    shown.push(format!(
         "{:?}",
         daemon.ask("GET", "/to/shop/slow", &[("paceline-max-wait", "1s")], "").await
     ));
@@ -65,11 +65,12 @@ async fn a_secret_of_a_lane_is_in_no_answer_event_metric_or_log() {
         "/api/v1/summary",
         "/api/v1/openapi.json",
     ] {
-        shown.push_str(&format!("{:?}", daemon.get(path).await));
+        shown.push(format!("{:?}", daemon.get(path).await));
     }
     let (events, _) = daemon.pace.kept_events(0, 1_000).await.expect("it runs");
-    shown.push_str(&format!("{events:?}"));
-    shown += &String::from_utf8_lossy(&log.0.lock().expect("no panic"));
+    shown.push(format!("{events:?}"));
+    shown.push(String::from_utf8_lossy(&log.0.lock().expect("no panic")).into_owned());
+    let shown = shown.concat();
     assert!(service.seen().iter().all(|request| request.contains(SECRET)), "the service is told");
     assert!(shown.contains("broken") || shown.contains("status_500"), "something was shown");
     assert!(!shown.contains(SECRET), "{shown}");

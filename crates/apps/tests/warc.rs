@@ -190,7 +190,7 @@ fn check(directory: &Path, index: &Path) {
 }
 
 #[test]
-#[ignore = "needs warcio and cdxj-indexer: tests/install-warc-tools, and PACELINE_PYTHON"]
+#[ignore = "needs warcio and cdxj-indexer: ./test installs them"]
 fn the_tools_of_archives_find_nothing_wrong_and_index_the_same() {
     let directory = tempfile::tempdir().expect("a directory");
     let answers = odd_answers();
@@ -202,7 +202,7 @@ fn the_tools_of_archives_find_nothing_wrong_and_index_the_same() {
 }
 
 #[test]
-#[ignore = "needs warcio and cdxj-indexer: tests/install-warc-tools, and PACELINE_PYTHON"]
+#[ignore = "needs warcio and cdxj-indexer: ./test installs them"]
 fn the_tools_see_the_very_records_that_were_written() {
     let directory = tempfile::tempdir().expect("a directory");
     let answers = odd_answers();
@@ -347,7 +347,7 @@ fn odd_address(numbers: &mut Numbers) -> String {
 }
 
 #[test]
-#[ignore = "needs warcio and cdxj-indexer: tests/install-warc-tools, and PACELINE_PYTHON"]
+#[ignore = "needs warcio and cdxj-indexer: ./test installs them"]
 fn the_keys_of_odd_addresses_equal_those_of_the_python_library() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut numbers = Numbers(11);

@@ -4,7 +4,6 @@ mod log;
 mod reload;
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -16,7 +15,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::SignalKind;
 
 use crate::config::{Config, ServerConfig};
-use crate::daemon::{Daemon, new_token};
+use crate::daemon::{Daemon, Posted, new_token};
 use crate::engine::{Engine, For, start_with};
 use crate::exit::Exit;
 use crate::fetch::Usage;
@@ -48,10 +47,40 @@ pub fn run(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
         config.server.listen = listen;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let exit = runtime.block_on(serve(&config));
+    let exit = runtime.block_on(async {
+        let listening = Listening::on(&config.server).await?;
+        let signals = Heard::with_reload()?;
+        Up::start(config, listening).await?.attend(signals).await
+    });
     // What is still open belongs to clients that do not matter any more.
     runtime.shutdown_timeout(Duration::from_secs(1));
     exit
+}
+
+/// For a daemon inside another command, which has its own words for what goes well.
+pub(crate) fn log_warnings() {
+    log::start(Some(log::Form::Quiet));
+}
+
+/// A port that is taken, and who may ask there.
+pub(crate) struct Listening {
+    listener: TcpListener,
+    access: Access,
+    /// How this machine's owner asks.
+    token: Option<String>,
+}
+
+impl Listening {
+    /// Takes the port, if nobody can reach it who may not.
+    pub(crate) async fn on(server: &ServerConfig) -> anyhow::Result<Listening> {
+        let (access, token) = access(server)?;
+        let listen = server.listen;
+        let listener = TcpListener::bind(listen).await;
+        let listener = listener.with_context(|| {
+            format!("cannot listen on `{listen}`, choose another with `--listen`")
+        })?;
+        Ok(Listening { listener, access, token })
+    }
 }
 
 /// Who may ask, this machine's owner included, and how the owner asks.
@@ -75,35 +104,52 @@ fn access(server: &ServerConfig) -> anyhow::Result<(Access, Option<String>)> {
     Ok((Access { tokens, hosts }, Some(own)))
 }
 
-async fn serve(config: &Config) -> anyhow::Result<Exit> {
-    let (access, token) = access(&config.server)?;
-    let listen = config.server.listen;
-    let listener = TcpListener::bind(listen).await;
-    let listener = listener
-        .with_context(|| format!("cannot listen on `{listen}`, choose another with `--listen`"))?;
-    let address = listener.local_addr()?;
-    let mut signals = Heard::new()?;
-    let engine = start_with(config, For::Rosters, |builder| {
-        let builder = builder.keep_events(u64::from(config.server.keep_events));
-        with_watchdog(builder)
-    });
-    let engine = engine.await?;
-    let max_body = usize::try_from(config.server.max_body.0).unwrap_or(usize::MAX);
-    let server = Server::new(engine.pace.clone(), engine.doors.clone(), Terms { access, max_body });
-    let posted = Daemon { pid: std::process::id(), address, token }.post(&config.store_path);
-    let _posted = posted.context("cannot write beside the store")?;
-    let connections = room_for(config.server.connections as usize);
-    let bounds = Bounds { connections, ..Bounds::default() };
-    tracing::info!(%address, store = %config.store_path.display(), "ready");
-    say(format_args!("listening on http://{address}; Ctrl-C stops"));
-    let _ = sd_notify::notify(false, &[NotifyState::Ready]);
-    let exit = std::sync::Mutex::new(Ok(Exit::Done));
-    let over = async {
-        let end = attend(&engine, &server, config, &mut signals).await;
-        *exit.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = end;
-    };
-    server.clone().serve(listener, bounds, over).await;
-    exit.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+/// A daemon that is up.
+pub(crate) struct Up {
+    config: Config,
+    engine: Engine,
+    server: Server,
+    listener: TcpListener,
+    address: SocketAddr,
+    _posted: Posted,
+}
+
+impl Up {
+    /// Opens the store and says where it listens. Whoever asks is answered from `attend` on.
+    pub(crate) async fn start(config: Config, listening: Listening) -> anyhow::Result<Up> {
+        let Listening { listener, access, token } = listening;
+        let address = listener.local_addr()?;
+        let engine = start_with(&config, For::Rosters, |builder| {
+            let builder = builder.keep_events(u64::from(config.server.keep_events));
+            with_watchdog(builder)
+        });
+        let engine = engine.await?;
+        let max_body = usize::try_from(config.server.max_body.0).unwrap_or(usize::MAX);
+        let terms = Terms { access, max_body };
+        let server = Server::new(engine.pace.clone(), engine.doors.clone(), terms);
+        let posted = Daemon { pid: std::process::id(), address, token }.post(&config.store_path);
+        let posted = posted.context("cannot write beside the store")?;
+        tracing::info!(%address, store = %config.store_path.display(), "ready");
+        say(format_args!("listening on http://{address}; Ctrl-C stops"));
+        let _ = sd_notify::notify(false, &[NotifyState::Ready]);
+        Ok(Up { config, engine, server, listener, address, _posted: posted })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers whoever asks, until a signal ends it.
+    pub(crate) async fn attend(self, mut signals: Heard) -> anyhow::Result<Exit> {
+        let Up { mut config, engine, server, listener, .. } = self;
+        let connections = room_for(config.server.connections as usize);
+        let bounds = Bounds { connections, ..Bounds::default() };
+        let mut exit = Ok(Exit::Done);
+        let over = async { exit = end(&engine, &server, &mut config, &mut signals).await };
+        server.clone().serve(listener, bounds, over).await;
+        exit
+    }
 }
 
 /// systemd hears from the loop itself that it turns.
@@ -138,35 +184,52 @@ pub(crate) fn all_files() -> u64 {
 }
 
 /// The signals that a daemon hears.
-struct Heard {
+pub(crate) struct Heard {
     terminate: Signals,
     interrupt: Signals,
-    hangup: Signals,
+    reload: Signals,
 }
 
 impl Heard {
-    fn new() -> std::io::Result<Heard> {
+    /// SIGHUP has the configuration read again.
+    fn with_reload() -> std::io::Result<Heard> {
+        Heard::new(&[SignalKind::terminate()], &[SignalKind::hangup()])
+    }
+
+    /// There is nothing to read again: SIGHUP is a terminal that is gone.
+    pub(crate) fn without_reload() -> std::io::Result<Heard> {
+        Heard::new(&[SignalKind::terminate(), SignalKind::hangup()], &[])
+    }
+
+    fn new(terminate: &[SignalKind], reload: &[SignalKind]) -> std::io::Result<Heard> {
         Ok(Heard {
-            terminate: Signals::new(&[SignalKind::terminate()])?,
+            terminate: Signals::new(terminate)?,
             interrupt: Signals::new(&[SignalKind::interrupt()])?,
-            hangup: Signals::new(&[SignalKind::hangup()])?,
+            reload: Signals::new(reload)?,
         })
+    }
+
+    /// Resolves when the process is asked to end, and says as what that counts.
+    pub(crate) async fn end(&mut self) -> Exit {
+        tokio::select! {
+            () = self.terminate.next() => Exit::Done,
+            () = self.interrupt.next() => Exit::Interrupted,
+        }
     }
 }
 
 /// Whether the process is asked to stop, and how it ends then.
-async fn attend(
+async fn end(
     engine: &Engine,
     server: &Server,
-    config: &Config,
+    config: &mut Config,
     signals: &mut Heard,
 ) -> anyhow::Result<Exit> {
-    let mut config = config.clone();
     let exit = loop {
         tokio::select! {
             () = signals.terminate.next() => break Exit::Done,
             () = signals.interrupt.next() => break Exit::Interrupted,
-            () = signals.hangup.next() => reload::reload(engine, &mut config).await?,
+            () = signals.reload.next() => reload::reload(engine, config).await?,
             ended = engine.pace.ended() => return Err(ended.into()),
         }
     };
@@ -184,14 +247,9 @@ async fn attend(
 }
 
 async fn stop(pace: &Paceline, grace: Duration, signals: &mut Heard) -> anyhow::Result<()> {
-    let again = AtomicBool::new(false);
     tokio::select! {
-        stopped = pace.stop(grace) => stopped?,
-        () = signals.terminate.next() => again.store(true, Ordering::Relaxed),
-        () = signals.interrupt.next() => again.store(true, Ordering::Relaxed),
+        stopped = pace.stop(grace) => return Ok(stopped?),
+        _ = signals.end() => {}
     }
-    if again.into_inner() {
-        pace.stop(Duration::ZERO).await?;
-    }
-    Ok(())
+    Ok(pace.stop(Duration::ZERO).await?)
 }

@@ -1,10 +1,15 @@
 //! `paceline demo` as a newcomer runs it.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::Duration;
 
 use tempfile::TempDir;
+
+/// How long an answer of the daemon may take.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A demo whose temporary directories are in one of ours, so that what it leaves there is seen.
 fn demo(directory: &TempDir) -> Command {
@@ -26,17 +31,88 @@ fn numbers(row: &str) -> Option<[u64; 8]> {
     numbers.try_into().ok()
 }
 
-#[test]
-fn paceline_breaks_no_limit_and_loses_nothing_where_the_naive_client_does_both() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let output = demo(&directory).output().expect("it runs");
-    let stdout = String::from_utf8(output.stdout).expect("text");
-    let stderr = String::from_utf8(output.stderr).expect("text");
-    let told = format!("{stdout}{stderr}");
-    assert_eq!(output.status.code(), Some(0), "{told}");
-    assert!(empty(directory.path()), "{told}");
+/// What is said until this is.
+#[track_caller]
+fn said_until(lines: &mut impl BufRead, end: &str) -> String {
+    let mut said = String::new();
+    loop {
+        let start = said.len();
+        assert!(lines.read_line(&mut said).expect("text") > 0, "`{end}` is missing: {said}");
+        if said[start..].contains(end) {
+            return said;
+        }
+    }
+}
 
-    let rows: Vec<[u64; 8]> = stdout.lines().filter_map(numbers).collect();
+/// One run for all that is asked of a whole one: it takes half a minute.
+#[test]
+fn it_tells_what_both_clients_did_and_stays_as_a_daemon_if_asked_to() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut child = demo(&directory).arg("--serve").spawn().expect("it runs");
+    let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
+    let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+    let told = said_until(&mut stderr, "listening on http://127.0.0.1:");
+    let table = said_until(&mut stdout, "/api/v1/events");
+    let (story, listening) = told.trim_end().rsplit_once('\n').expect("lines");
+    let address = listening.strip_prefix("listening on ").and_then(|rest| rest.split(';').next());
+    check_daemon(address.expect("where it listens"), &table);
+
+    send(&child, "-INT");
+    let mut rest = String::new();
+    stderr.read_to_string(&mut rest).expect("text");
+    assert_eq!(child.wait().expect("it ends").code(), Some(0), "{told}{rest}");
+    assert!(rest.ends_with("nothing is left behind\n"), "{rest}");
+    assert!(empty(directory.path()), "{rest}");
+    let jobs = check_table(&table);
+    check_lines(story, jobs);
+}
+
+/// The lines that it offers, done without curl.
+fn check_daemon(address: &str, told: &str) {
+    let lines: Vec<&str> = told.lines().filter(|line| line.starts_with("curl ")).collect();
+    let [submit, lanes, events] = lines[..] else { panic!("{told}") };
+    let mut events = BufReader::new(asked(events, address));
+    said_until(&mut events, "event: ready");
+    let answer = |line| {
+        let mut text = String::new();
+        asked(line, address).read_to_string(&mut text).expect("text");
+        assert!(text.starts_with("HTTP/1.1 200 "), "{text}");
+        text
+    };
+    let report = answer(submit);
+    assert!(report.contains("preference-applied: wait=10") && report.contains("call "), "{report}");
+    said_until(&mut events, "event: finished");
+    let lanes = answer(lanes);
+    for name in ["steady", "windowed", "grumpy", "flaky", "hung"] {
+        assert!(lanes.contains(&format!("\"name\":\"{name}\"")), "{lanes}");
+    }
+}
+
+/// Asks as curl would by this line, which has quotes around headers and, at its end, a body.
+fn asked(curl: &str, address: &str) -> TcpStream {
+    let url = curl.split(' ').find_map(|word| word.strip_prefix(address)).expect("its address");
+    let host = address.strip_prefix("http://").expect("plain HTTP");
+    let mut quoted: Vec<&str> = curl.split('\'').skip(1).step_by(2).collect();
+    let body = if curl.contains(" -d '") { quoted.pop() } else { None };
+    let method = if body.is_some() { "POST" } else { "GET" };
+    let body = body.unwrap_or_default();
+    let headers: String = quoted.iter().map(|header| format!("{header}\r\n")).collect();
+    let length = body.len();
+    let mut stream = TcpStream::connect(host).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time above zero");
+    write!(
+        stream,
+        "{method} {url} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{headers}\
+         Content-Length: {length}\r\n\r\n{body}"
+    )
+    .expect("it reads");
+    stream
+}
+
+/// Paceline breaks no limit and loses nothing, where the naive client does both. How many jobs it
+/// was.
+fn check_table(told: &str) -> u32 {
+    let rows: Vec<[u64; 8]> = told.lines().filter_map(numbers).collect();
     let [steady, windowed, grumpy, flaky, hung, all] = rows[..] else { panic!("{told}") };
     for [_, _, _, _, calls, refused, bans, _] in [steady, windowed, grumpy, flaky, hung, all] {
         assert!(calls > 0 && refused == 0 && bans == 0, "{told}");
@@ -48,7 +124,7 @@ fn paceline_breaks_no_limit_and_loses_nothing_where_the_naive_client_does_both()
     assert_eq!((hung[3], hung[7]), (0, 0), "{told}");
 
     let row = |name: &str| -> Vec<&str> {
-        let row = stdout.lines().find_map(|line| line.strip_prefix(name));
+        let row = told.lines().find_map(|line| line.strip_prefix(name));
         row.unwrap_or_else(|| panic!("no `{name}`: {told}")).split_whitespace().collect()
     };
     let [naive, "0"] = row("limits broken")[..] else { panic!("{told}") };
@@ -56,8 +132,8 @@ fn paceline_breaks_no_limit_and_loses_nothing_where_the_naive_client_does_both()
     let [naive, "of", jobs, paced, "of", _] = row("jobs answered")[..] else { panic!("{told}") };
     let [naive, jobs, paced] = [naive, jobs, paced].map(|word| word.parse::<u32>().expect(word));
     assert!(naive < paced && paced < jobs, "{told}");
-    assert!(stdout.contains(&format!("; 0 of {jobs} lost, 0 reported twice.\n")), "{told}");
-    check_lines(&stderr, jobs);
+    assert!(told.contains(&format!("; 0 of {jobs} lost, 0 reported twice.\n")), "{told}");
+    jobs
 }
 
 /// What it says on the way: plain lines, and the whole story.
@@ -105,13 +181,17 @@ impl Started {
     /// Sends a signal to the demo, not to its worker; the rest of what both say. It ends when
     /// nobody is left to say anything.
     fn signalled(mut self, signal: &str) -> (Option<i32>, String) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args([signal, &pid]).status().expect("kill runs").success());
+        send(&self.child, signal);
         let mut rest = String::new();
         self.stderr.read_to_string(&mut rest).expect("text");
         assert!(!alive(self.worker), "{rest}");
         (self.child.wait().expect("it ends").code(), rest)
     }
+}
+
+fn send(child: &Child, signal: &str) {
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args([signal, &pid]).status().expect("kill runs").success());
 }
 
 /// Whether a process runs; one that has ended and was not waited for does not.

@@ -8,6 +8,7 @@ use paceline::{Lane, Rate, Span};
 use paceline_mock::{Behaviour, Mock, Preset, Summary};
 
 use super::score::Score;
+use crate::config::LaneConfig;
 
 /// A call so much too early at its arrival is still in time: the way there is not exact, and a
 /// newcomer's machine may be busy.
@@ -83,6 +84,16 @@ impl Side {
     /// Where they listen, in the order of `MANNERS`.
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {
         self.mocks.iter().map(Mock::addr).collect()
+    }
+
+    /// Each as a configuration would describe it.
+    pub(super) fn lanes(&self) -> Vec<LaneConfig> {
+        let lane = |(manners, mock): (Manners, &Mock)| {
+            let (name, limits) = manners.lane().build().expect("the services allow something");
+            let (url, headers) = (Some(mock.url("")), Vec::new());
+            LaneConfig { name, url, headers, private: false, limits }
+        };
+        MANNERS.into_iter().zip(&self.mocks).map(lane).collect()
     }
 
     /// Calls that they have not answered yet.

@@ -96,14 +96,15 @@ fn asked(curl: &str, address: &str) -> TcpStream {
     let body = if curl.contains(" -d '") { quoted.pop() } else { None };
     let method = if body.is_some() { "POST" } else { "GET" };
     let body = body.unwrap_or_default();
-    let headers: String = quoted.iter().map(|header| format!("{header}\r\n")).collect();
-    let length = body.len();
+    let length = format!("Content-Length: {}", body.len());
+    quoted.push(&length);
+    let headers = quoted.join("\r\n");
     let mut stream = TcpStream::connect(host).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a time above zero");
     write!(
         stream,
         "{method} {url} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{headers}\
-         Content-Length: {length}\r\n\r\n{body}"
+         \r\n\r\n{body}"
     )
     .expect("it reads");
     stream

@@ -17,15 +17,13 @@ const GRACE: Span = Span::secs(2);
 pub(super) async fn run(store: &Path, services: &Side, signals: Heard) -> anyhow::Result<()> {
     log_warnings();
     let mut config = config(store, services);
-    let listening = match Listening::on(&config.server).await {
-        Ok(listening) => listening,
+    let mut listening = Listening::on(&config.server).await;
+    if listening.is_err() {
         // Somebody has the usual port, most likely a daemon: any other will do.
-        Err(_) => {
-            config.server.listen.set_port(0);
-            Listening::on(&config.server).await?
-        }
-    };
-    let up = Up::start(config, listening).await?;
+        config.server.listen.set_port(0);
+        listening = Listening::on(&config.server).await;
+    }
+    let up = Up::start(config, listening?).await?;
     data(&commands(up.address()))?;
     up.attend(signals).await?;
     Ok(())

@@ -34,6 +34,8 @@ pub enum OnCrash {
     Repeat,
     /// It has failed.
     Fail,
+    /// Its job is over, also one that only waits: whoever wanted it is gone with the process.
+    End,
 }
 
 /// What the rules know of a kind.

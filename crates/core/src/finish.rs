@@ -48,7 +48,7 @@ impl Core {
         self.settle_rest(job, &Outcome::Skipped(skip), now, plan);
     }
 
-    fn settle_rest(&mut self, job: u32, outcome: &Outcome, now: Now, plan: &mut Plan) {
+    pub(crate) fn settle_rest(&mut self, job: u32, outcome: &Outcome, now: Now, plan: &mut Plan) {
         self.jobs[job].closing = true;
         for at in 0..self.jobs[job].calls.len() {
             let call = self.jobs[job].calls[at];

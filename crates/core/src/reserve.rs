@@ -43,7 +43,7 @@ impl Core {
         let call = &self.calls[number];
         let id = self.call_id(number);
         let kind = &self.kinds[self.jobs[job].kind as usize];
-        let lasts = remembers || kind.on_crash == OnCrash::Fail;
+        let lasts = remembers || kind.on_crash != OnCrash::Repeat;
         plan.passing += usize::from(!lasts || Mutant::PromisesPass.on());
         plan.writes.push(Write::Reserve(Reservation {
             lane: self.lanes[lane_number].id,

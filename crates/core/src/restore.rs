@@ -183,6 +183,14 @@ impl Restore {
         for reservation in self.crashed {
             core.crashed(reservation.call, now, &mut self.plan);
         }
+        for &(id, job) in &jobs {
+            if core.jobs.get(job).is_some_and(|it| it.id == id) && core.ends(job) {
+                let gone = "the process in which somebody waited for it has ended";
+                let failure = Failure::permanent("crash").because(gone);
+                core.settle_rest(job, &Outcome::Failed(failure), now, &mut self.plan);
+                core.finish(job, now, &mut self.plan);
+            }
+        }
         // Also on lanes that the store has no record of, because nothing ever started there.
         for lane in core.lanes.iter().map(|(number, _)| number).collect::<Vec<u32>>() {
             core.fail_impossible(lane, now, &mut self.plan);
@@ -332,6 +340,12 @@ impl Core {
         }
     }
 
+    /// Whether a job ends with the process that took it in.
+    fn ends(&self, job: u32) -> bool {
+        let kind = self.kinds.get(self.jobs[job].kind as usize);
+        kind.is_some_and(|kind| kind.on_crash == OnCrash::End)
+    }
+
     /// The process died during a call: whatever the clocks say now, it had begun.
     fn count_crash(&mut self, id: CallId) {
         let Some(&job) = self.job_ids.get(&id.job) else { return };
@@ -349,7 +363,7 @@ impl Core {
             return;
         }
         let on_crash = self.kinds[self.jobs[job].kind as usize].on_crash;
-        if on_crash == OnCrash::Fail || self.calls[call].crashes > MOST_CRASHES {
+        if on_crash != OnCrash::Repeat || self.calls[call].crashes > MOST_CRASHES {
             let failure = Failure::permanent("crash").because("the process died during the call");
             self.settle(call, Outcome::Failed(failure), now, plan);
         } else {

@@ -88,6 +88,10 @@ impl Access {
     ) -> Result<Caller, Problem> {
         self.check_host(uri, headers)?;
         check_origin(headers)?;
+        // Whether it is alive and ready is no secret, and those who ask have no token.
+        if matches!(uri.path(), "/livez" | "/readyz") {
+            return Ok(Caller { name: "probe".into(), role: Role::Read, said_in: None });
+        }
         let needed = needed(method, uri.path());
         let caller = self.caller(headers)?;
         if caller.role < needed {

@@ -125,7 +125,12 @@ impl Gauges {
         self.shown_at = Some(Instant::now());
         let mut text = String::new();
         let mut told = 0;
-        for lane in pace.lanes().await.ok()? {
+        let lanes = pace.lanes().await.ok()?;
+        if self.shown.len() > lanes.len() {
+            // Some are gone: they are forgotten, and the rest is shown anew.
+            self.shown.clear();
+        }
+        for lane in lanes {
             // When an open lane opens is always now: that alone is no news.
             let same = |before: &LaneStatus| {
                 let open_at = if lane.why_closed.is_some() { lane.open_at } else { before.open_at };

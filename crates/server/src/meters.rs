@@ -1,13 +1,19 @@
 //! Meters: what happened, counted, and how lanes stand when somebody looks.
 
+use std::time::Duration;
+
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use metrics_util::MetricKindMask;
 use paceline::{Ended, Happened, Paceline};
 
 use crate::server::word;
 
 /// Bounds of what calls take, in seconds.
 const SECONDS: [f64; 11] = [0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0];
+
+/// How long a meter that nobody touches is shown.
+const FORGOTTEN: Duration = Duration::from_hours(24);
 
 static META: Metadata<'static> = Metadata::new("paceline", Level::INFO, None);
 
@@ -31,8 +37,10 @@ const HELP: [(&str, &str); 5] = [
 
 impl Meters {
     pub(crate) fn new() -> Meters {
-        let builder = PrometheusBuilder::new().set_buckets(&SECONDS);
-        let recorder = builder.expect("the bounds are there").build_recorder();
+        // Lanes that templates make come and go: what was not touched for a day is forgotten.
+        let builder = PrometheusBuilder::new().set_buckets(&SECONDS).expect("the bounds are there");
+        let by_lane = MetricKindMask::COUNTER | MetricKindMask::GAUGE;
+        let recorder = builder.idle_timeout(by_lane, Some(FORGOTTEN)).build_recorder();
         for (name, help) in HELP {
             recorder.describe_counter(KeyName::from(name), None, help.into());
         }
@@ -68,8 +76,8 @@ impl Meters {
                 ];
                 self.counter("paceline_calls_settled_total", labels).increment(1);
                 if *attempts > 0 {
-                    self.waited.record(std::time::Duration::from(*waited));
-                    self.ran.record(std::time::Duration::from(*ran));
+                    self.waited.record(Duration::from(*waited));
+                    self.ran.record(Duration::from(*ran));
                 }
             }
             Happened::Finished { state, .. } => {

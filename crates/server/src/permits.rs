@@ -70,7 +70,7 @@ impl Permits {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait(&self) -> (u64, oneshot::Receiver<()>) {
+    fn wait(&self) -> Waiting {
         use std::hash::{BuildHasher as _, Hasher as _, RandomState};
         let (grant, granted) = oneshot::channel();
         let mut desk = self.desk();
@@ -81,7 +81,29 @@ impl Permits {
         desk.next += 1;
         let number = desk.next;
         desk.waiting.insert(number, grant);
-        (number, granted)
+        Waiting { permits: self.clone(), number, granted }
+    }
+}
+
+/// One who waits for its turn. Dropped, it does no longer.
+struct Waiting {
+    permits: Permits,
+    number: u64,
+    granted: oneshot::Receiver<()>,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.permits.desk().waiting.remove(&self.number);
+    }
+}
+
+/// One who has it. Dropped, it can no longer be settled.
+struct Holding<'a>(&'a Permits, JobId);
+
+impl Drop for Holding<'_> {
+    fn drop(&mut self) {
+        self.0.desk().granted.remove(&self.1);
     }
 }
 
@@ -114,8 +136,8 @@ impl Worker for PermitWorker {
                 return Err(lost("gone", "its caller has left"));
             }
         }
+        let _holding = Holding(&self.0, job);
         let settled = tokio::time::timeout(Duration::from_millis(ttl_ms), settled).await;
-        self.0.desk().granted.remove(&job);
         match settled {
             Ok(Ok(Settling { work, heard })) => {
                 let _ = heard.send(());
@@ -126,7 +148,7 @@ impl Worker for PermitWorker {
     }
 
     fn on_crash(&self) -> OnCrash {
-        OnCrash::Fail
+        OnCrash::End
     }
 
     fn timeout(&self, payload: &[u8], _lane: &str) -> Option<Duration> {
@@ -226,8 +248,8 @@ pub(crate) async fn grant(
     if ttl == Span::ZERO {
         return Err(Problem::unprocessable("`ttl` is zero: no call could be made"));
     }
-    let (permit, granted) = shared.doors.permits.wait();
-    let payload = Payload { permit, ttl_ms: ttl.as_millis() };
+    let mut waiting = shared.doors.permits.wait();
+    let payload = Payload { permit: waiting.number, ttl_ms: ttl.as_millis() };
     let mut job = Job::new(PERMIT_KIND, &payload).on([&lane]).attempts(1);
     job = job.priority(form.priority.unwrap_or_default());
     job = job.max_wait(max_wait).start_within(max_wait).in_time();
@@ -237,7 +259,7 @@ pub(crate) async fn grant(
     let (leaving, report) = enter(&shared, &lane, job).await?;
     tokio::select! {
         biased;
-        Ok(()) = granted => {}
+        Ok(()) = &mut waiting.granted => {}
         report = report => return Err(missed(&shared, &lane, &*report?).await),
     }
     let number = leaving.job.map_or(0, |job| job.0);

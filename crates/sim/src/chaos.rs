@@ -211,7 +211,11 @@ fn setup(rng: &mut Rng) -> Setup {
         names[..count].iter().map(|name| (Arc::from(*name), limits(rng))).collect();
     lanes.push(("host:*".into(), limits(rng)));
     let kind = |name: &str, on_crash| KindTerms { name: name.into(), on_crash };
-    let mut kinds = vec![kind("fetch", OnCrash::Repeat), kind("pay", OnCrash::Fail)];
+    let mut kinds = vec![
+        kind("fetch", OnCrash::Repeat),
+        kind("pay", OnCrash::Fail),
+        kind("visit", OnCrash::End),
+    ];
     let (mut services, mut rosters) = (Vec::new(), Vec::new());
     if rng.one_in(3) {
         kinds.push(kind(SERVICE_KIND, OnCrash::Repeat));
@@ -321,7 +325,7 @@ fn work(world: &mut World, rng: &mut Rng, end: Time, most: u64) {
 }
 
 fn submission(world: &World, rng: &mut Rng, at: Time) -> Submission {
-    let kind = if rng.one_in(6) { "pay" } else { "fetch" };
+    let kind = *rng.pick(&["fetch", "fetch", "fetch", "fetch", "pay", "visit"]);
     let mut stages = Vec::new();
     for _ in 0..*rng.pick(&[1, 1, 1, 2, 3]) {
         let mut stage: Vec<Arc<str>> = Vec::new();

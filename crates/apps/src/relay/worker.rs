@@ -59,7 +59,7 @@ impl Worker for RelayWorker {
     }
 
     fn on_crash(&self) -> OnCrash {
-        OnCrash::Fail
+        OnCrash::End
     }
 
     fn timeout(&self, _payload: &[u8], _lane: &str) -> Option<Duration> {

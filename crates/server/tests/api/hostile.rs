@@ -138,7 +138,7 @@ async fn tokens_names_and_sites_are_checked_on_every_path() {
         hosts: Vec::new(),
     };
     let daemon = made.start().await;
-    for path in ["/api/v1/jobs", "/metrics", "/livez", "/to/shop/", "/api/v1/events", "/none"] {
+    for path in ["/api/v1/jobs", "/metrics", "/to/shop/", "/api/v1/events", "/none"] {
         let answer = daemon.get(path).await;
         assert_eq!(
             (answer.status, &*answer.headers["www-authenticate"]),
@@ -151,6 +151,11 @@ async fn tokens_names_and_sites_are_checked_on_every_path() {
         assert_eq!(daemon.ask("GET", path, &host, "").await.reason(), "host", "{path}");
         let site = [("origin", "http://evil.example"), ("authorization", "Bearer reader")];
         assert_eq!(daemon.ask("GET", path, &site, "").await.reason(), "cross_site", "{path}");
+    }
+    for probe in ["/livez", "/readyz"] {
+        assert_eq!(daemon.get(probe).await.status, 200, "{probe}");
+        let host = [("host", "evil.example")];
+        assert_eq!(daemon.ask("GET", probe, &host, "").await.reason(), "host", "{probe}");
     }
     let reader = [("authorization", "Bearer reader")];
     assert_eq!(daemon.ask("GET", "/api/v1/jobs", &reader, "").await.status, 200);

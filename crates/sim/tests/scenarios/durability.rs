@@ -170,3 +170,27 @@ fn b2_a_power_cut_takes_no_promise_of_work_that_must_not_be_repeated() {
     ");
     assert!(world.idle());
 }
+
+#[test]
+fn b2_jobs_that_end_with_their_process_are_over_after_a_crash_and_charge_nothing_more() {
+    let mut world = World::new().lane("nyaa", windows(&["1/10s"])).kind("visit", OnCrash::End);
+    for n in 1..=3 {
+        world.submit(job(n).kind("visit").on("nyaa"));
+    }
+    world.submit(job(4).on("nyaa"));
+    world.run_for("500ms");
+    world.crash_for("1s");
+    insta::assert_snapshot!(world.run_for("20s"), @"
+     0.000 start #1 nyaa background
+     0.500 crash
+     1.500 failed #1 nyaa crash
+     1.500 report #1 failed, inconclusive
+     1.500 failed #2 nyaa crash
+     1.500 report #2 failed, inconclusive
+     1.500 failed #3 nyaa crash
+     1.500 report #3 failed, inconclusive
+    10.050 start #4 nyaa background
+    11.050 done #4 nyaa
+    11.050 report #4 done, all
+    ");
+}

@@ -292,6 +292,6 @@ fn w1_nobody_knows_how_long_a_lane_stays_paused() {
     world.tell_lane("nyaa", LaneAct::Pause);
     world.run_for("1s");
     world.submit(job(1).on("nyaa").start_within("15s").in_time());
-    let told = world.run_for("20s").to_string();
+    let told = world.run_for("20s");
     assert_eq!(told.trim(), "1.000 submit 1: too late, it would wait nobody knows how long");
 }

@@ -174,17 +174,15 @@ async fn stream(streaming: Streaming, mut closed: watch::Receiver<()>) {
     let tell = async {
         let (mut from, mut to) = tokio::io::split(&mut stream);
         to.write_all(HEAD).await?;
-        let mut unasked = [0; 64];
+        let mut unasked = [0; 1];
         loop {
             tokio::select! {
                 told = listener.next() => match told {
                     Some(told) => to.write_all(&told).await?,
                     None => return io::Result::Ok(()),
                 },
-                // Whatever else it sends is of no interest, but that it has left is.
-                read = from.read(&mut unasked) => if read? == 0 {
-                    return Ok(());
-                },
+                // Whoever has left has nothing to hear, nor has one who still talks.
+                _ = from.read(&mut unasked) => return Ok(()),
             }
         }
     };

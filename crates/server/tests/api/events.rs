@@ -170,3 +170,14 @@ async fn a_client_that_stops_reading_is_dropped_and_holds_up_nobody() {
     let mut back = Client::connect(&daemon, Some(10)).await;
     back.until("event: resync").await;
 }
+
+#[tokio::test]
+async fn a_client_that_goes_on_talking_is_not_listened_to() {
+    let service = Service::kind().await;
+    let daemon = made(service.address).start().await;
+    let mut client = Client::connect(&daemon, None).await;
+    client.until("event: ready").await;
+    client.stream.write_all(&[b'x'; 1000]).await.expect("sent");
+    let mut rest = Vec::new();
+    let _ = soon(client.stream.read_to_end(&mut rest)).await;
+}

@@ -27,6 +27,6 @@ fn an_unknown_name_is_exit_two_and_lists_the_known_ones() {
     let output = bench(&["nosuch"]);
     let stderr = String::from_utf8(output.stderr).expect("text");
     assert_eq!(output.status.code(), Some(2), "{stderr}");
-    assert!(stderr.contains("[possible values: core, durable, latency, recover, limits]"));
+    assert!(stderr.contains("[possible values: core, durable, latency, recover, limits, api]"));
     assert!(output.stdout.is_empty());
 }

@@ -184,7 +184,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn commands(names: &[&str]) -> Commands {
-        let program = Program { run: vec!["true".to_string()], directory: ".".into() };
+        let program =
+            Program { run: vec!["true".to_string()], directory: ".".into(), without: Vec::new() };
         let task = CommandTask { program, timeout: Duration::from_secs(1), empty: Vec::new() };
         let commands = Commands::default();
         commands.set(names.iter().map(|name| ((*name).to_string(), task.clone())).collect());

@@ -18,4 +18,6 @@ pub struct Program {
     pub run: Vec<String>,
     /// Where it runs.
     pub directory: PathBuf,
+    /// Variables of our environment that are not for it: secrets of lanes.
+    pub without: Vec<String>,
 }

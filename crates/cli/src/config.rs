@@ -150,20 +150,33 @@ impl Config {
             config.read(&Section::root(document.get_ref()), &mut notes);
         }
         notes.finish().map_err(ConfigError::Mistakes)?;
-        // A path in a file means what it means to the file, wherever the program is started.
+        let secrets: Vec<String> = config.secrets().map(str::to_string).collect();
+        let programs = config.services.iter_mut().filter_map(|it| match &mut it.task.act {
+            Act::Run(program) => Some(program),
+            Act::Ask(_) => None,
+        });
+        let programs = programs.chain(config.commands.iter_mut().map(|it| &mut it.task.program));
+        for program in programs {
+            // A path in a file means what it means to the file, wherever the program is started.
+            if let Some(directory) = file.parent() {
+                program.directory = working_directory(directory);
+            }
+            program.without.clone_from(&secrets);
+        }
         if let Some(directory) = file.parent() {
             config.store_path = directory.join(&config.store_path);
-            for service in &mut config.services {
-                if let Act::Run(program) = &mut service.task.act {
-                    program.directory = working_directory(directory);
-                }
-            }
-            for command in &mut config.commands {
-                command.task.program.directory = working_directory(directory);
-            }
         }
         config.file = Some(file.to_path_buf());
         Ok(config)
+    }
+
+    /// Variables of the environment that hold secrets of lanes.
+    fn secrets(&self) -> impl Iterator<Item = &str> {
+        let headers = self.lanes.iter().flat_map(|lane| &lane.headers);
+        headers.filter_map(|header| match &header.source {
+            Source::Env(variable) => Some(variable.as_str()),
+            Source::Here(_) | Source::File(_) => None,
+        })
     }
 
     /// Where the services of lanes are, with their secrets.

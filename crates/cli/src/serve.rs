@@ -41,7 +41,7 @@ configuration again: lanes and services change, work is not dropped.";
 
 /// Runs the command.
 pub fn run(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
-    log::start(arguments.log);
+    let _log = log::start(arguments.log);
     let mut config = config.clone();
     if let Some(listen) = arguments.listen {
         config.server.listen = listen;
@@ -59,7 +59,8 @@ pub fn run(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
 
 /// For a daemon inside another command, which has its own words for what goes well.
 pub(crate) fn log_warnings() {
-    log::start(Some(log::Form::Quiet));
+    // For as long as the process lives.
+    std::mem::forget(log::start(Some(log::Form::Quiet)));
 }
 
 /// A port that is taken, and who may ask there.

@@ -349,6 +349,22 @@ fn the_log_has_one_line_per_change_of_state_and_no_secret() {
 }
 
 #[test]
+fn programs_do_not_inherit_the_secrets_of_lanes_and_the_store_is_its_owners() {
+    let rules = "headers = { authorization = { env = 'SHOP' } }\n[commands.env]\nrun = ['env']";
+    let home = Home::new(Behaviour::default(), rules);
+    let daemon = home.serve_as(&["--log", "quiet"], |command| {
+        command.env("SHOP", "hunter2").env("OTHER", "shown");
+    });
+    let job = json!({"kind": "command", "lanes": ["shop"], "payload": {"command": "env"}});
+    let headers = "prefer: wait=20\r\n";
+    let (status, answer) = daemon.ask("POST", "/api/v1/jobs", headers, &job.to_string());
+    assert_eq!(status, 200, "{answer}");
+    assert!(answer.contains("OTHER=shown") && !answer.contains("hunter2"), "{answer}");
+    let store = fs::metadata(home.directory.path().join("p.db")).expect("there");
+    assert_eq!(store.permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
 fn it_runs_the_rosters_too() {
     let services = "[services.hello]\nrun = ['echo', 'hello']\n[rosters.all]\ncheck = '1h'\nservices = ['hello']";
     let home = Home::new(Behaviour::default(), services);

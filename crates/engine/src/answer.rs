@@ -13,8 +13,8 @@ use crate::turn::{Machine, RetryError};
 /// Jobs looked at for one page of a list: more would hold up everybody else.
 const MOST_LISTED: usize = 2_000;
 /// Jobs that are read at once for it.
-const MOST_READ: usize = 100;
-/// Bytes of values in one page, about.
+const MOST_READ: usize = 20;
+/// Bytes of values that are read for one page, about.
 const LARGEST_PAGE: usize = 8 << 20;
 /// Events in one answer.
 const MOST_EVENTS: usize = 1_000;
@@ -225,13 +225,13 @@ impl<S: Store> Machine<S> {
             (after, seen) = (last.record.id, seen + jobs.len());
             for stored in jobs {
                 let view = self.view(stored);
+                let id = view.stored.record.id;
+                size += view.size();
                 if filter.fits(&view) {
-                    let id = view.stored.record.id;
-                    size += view.size();
                     page.push(view);
-                    if page.len() >= most || size >= LARGEST_PAGE {
-                        return Ok(Reply::List(page, Some(id)));
-                    }
+                }
+                if page.len() >= most || size >= LARGEST_PAGE {
+                    return Ok(Reply::List(page, Some(id)));
                 }
             }
             if seen >= MOST_LISTED {

@@ -419,11 +419,13 @@ impl Paceline {
             Reply::Run(admission) => admission?,
             other => unreachable!("a run is answered by {other:?}"),
         };
-        let job = match admission {
-            Admission::Refused { retry_at } => return Err(full(retry_at)),
-            admission => admission.job().expect("runs join what runs already"),
-        };
-        Ok(self.follow(job).await?.expect("it was accepted"))
+        if let Admission::Refused { retry_at } = admission {
+            return Err(full(retry_at));
+        }
+        let job = admission.job().expect("runs join what runs already");
+        let mut following = self.follow(job).await?.expect("it was accepted");
+        following.admission = admission;
+        Ok(following)
     }
 
     /// Marks a service as never run: it is due at the next check (S1).

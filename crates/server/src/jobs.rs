@@ -10,6 +10,8 @@ use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
 use axum::http::{Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use paceline::{Cancelled, Filter, Job, JobId, JobState};
+use paceline_apps::call::HTTP_KIND;
+use paceline_apps::command::COMMAND_KIND;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use utoipa::{IntoParams, ToSchema};
@@ -126,6 +128,9 @@ async fn admit(
     let now = pace.now();
     let told: Vec<Result<Admitted, Problem>> = if let (Some(known), Some(pass)) = (known, pass) {
         pass.compare(&known.mark)?;
+        if known.jobs.len() != good.len() {
+            return Err(forgotten());
+        }
         let admitted = |it: Result<_, String>| match it {
             Ok(admission) => Admitted::of(Ok(admission), now),
             Err(detail) => Err(Problem::unprocessable(detail)),
@@ -254,7 +259,7 @@ pub(crate) async fn list(
 pub(crate) fn number(text: &str) -> Answer<u64> {
     // Beyond what the store can count there is no job.
     let number = text.parse::<u64>().ok().filter(|number| i64::try_from(*number).is_ok());
-    number.ok_or_else(|| Problem::malformed("a number of a job is a whole number"))
+    number.ok_or_else(|| Problem::malformed("it is known by a whole number"))
 }
 
 /// One job: its report, or how it stands and why it waits.
@@ -365,6 +370,12 @@ pub(crate) async fn retry(
     Path(id): Path<String>,
 ) -> Answer<Response> {
     let id = number(&id)?;
+    let view = shared.pace.job(JobId(id)).await?.ok_or_else(|| Problem::no_job(id))?;
+    let kind = &view.stored.record.spec.kind;
+    if ![HTTP_KIND, COMMAND_KIND].contains(&&**kind) {
+        let detail = format!("a job of the kind `{kind}` is done once: ask for it anew");
+        return Err(Problem::new(StatusCode::CONFLICT, "once", detail).about_job(JobId(id)));
+    }
     let admission = shared.pace.retry(JobId(id)).await?.map_err(|error| not_retried(&error))?;
     let admitted = Admitted::of(Ok(admission), shared.pace.now())?;
     Ok((StatusCode::ACCEPTED, Json(Admissions { jobs: vec![admitted] })).into_response())

@@ -39,6 +39,8 @@ const LONGEST_WAIT: Span = Span::mins(10);
 /// How long a holder may take, unless it is said, and at most.
 const TTL: Span = Span::secs(60);
 const LONGEST_TTL: Span = Span::hours(1);
+/// Whoever would not wait at all still has to be looked at.
+pub(crate) const AT_ONCE: Span = Span::millis(100);
 /// Beyond a permit's own time.
 const BEYOND: Duration = Duration::from_mins(1);
 
@@ -252,7 +254,7 @@ pub(crate) async fn grant(
     let payload = Payload { permit: waiting.number, ttl_ms: ttl.as_millis() };
     let mut job = Job::new(PERMIT_KIND, &payload).on([&lane]).attempts(1);
     job = job.priority(form.priority.unwrap_or_default());
-    job = job.max_wait(max_wait).start_within(max_wait).in_time();
+    job = job.max_wait(max_wait).start_within(max_wait.max(AT_ONCE)).in_time();
     if let Some(cost) = form.cost {
         job = job.cost(cost);
     }

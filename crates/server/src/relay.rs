@@ -7,7 +7,7 @@ use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
-use axum::http::{Request, StatusCode};
+use axum::http::{Method, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use http_body_util::BodyExt as _;
@@ -20,7 +20,7 @@ use percent_encoding::percent_decode_str;
 use tokio::time::Instant;
 
 use crate::access::{Caller, TOKEN};
-use crate::permits::{bounded, enter, missed};
+use crate::permits::{AT_ONCE, bounded, enter, missed};
 use crate::problem::{Answer, Problem, shown};
 use crate::server::Shared;
 
@@ -39,12 +39,16 @@ pub(crate) async fn relay(
     request: Request<Body>,
 ) -> Answer<Response> {
     let arrived = Instant::now();
+    if matches!(*request.method(), Method::TRACE | Method::CONNECT) {
+        let detail = "an echo would show the secrets of the lane, and a tunnel is no request";
+        return Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method", detail));
+    }
     let (lane, path) = destination(&request)?;
     shared.doors.relay.check(&lane, &path).map_err(|error| nowhere(&error, &lane))?;
     let (priority, budget) = terms(request.headers())?;
     let visit = visit(request, path, &caller);
     let (job, announced, mut answer) = shared.doors.relay.announce(&lane, visit);
-    let job = job.priority(priority).max_wait(budget).start_within(budget).in_time();
+    let job = job.priority(priority).max_wait(budget).start_within(budget.max(AT_ONCE)).in_time();
     let (leaving, report) = enter(&shared, &lane, job).await?;
     let mut report = std::pin::pin!(report);
     let answer = tokio::select! {

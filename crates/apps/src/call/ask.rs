@@ -127,8 +127,9 @@ impl Ask {
     pub(super) fn method(&self) -> Result<Method, AskError> {
         let Some(text) = &self.method else { return Ok(Method::GET) };
         let method = Method::from_bytes(text.to_ascii_uppercase().as_bytes());
-        // A tunnel is no request.
-        let method = method.ok().filter(|method| *method != Method::CONNECT && text.len() <= 20);
+        // A tunnel is no request, and an echo would show the secrets of the lane.
+        let refused = [Method::CONNECT, Method::TRACE];
+        let method = method.ok().filter(|method| !refused.contains(method) && text.len() <= 20);
         method.ok_or_else(|| AskError::Method(text.chars().take(20).collect()))
     }
 

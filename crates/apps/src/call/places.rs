@@ -88,6 +88,17 @@ impl Places {
         self.whom(lane, ask).map(drop)
     }
 
+    /// Whether an address is below the url of a lane, if that has one.
+    pub(super) fn takes(&self, lane: &str, url: &Url) -> bool {
+        self.of(lane).and_then(|place| place.url).is_none_or(|base| is_below(&base, url))
+    }
+
+    /// Whether a lane may lead into a private network.
+    pub(super) fn is_private(&self, lane: &str) -> bool {
+        let place = self.of(lane).unwrap_or_default();
+        place.private || place.url.as_ref().is_some_and(says_private)
+    }
+
     /// Whom this request on this lane goes to, if it may.
     pub(crate) fn whom(&self, lane: &str, ask: &Ask) -> Result<Whom, AskError> {
         let place = self.of(lane).unwrap_or_default();
@@ -99,6 +110,10 @@ impl Places {
                 let origin = Origin::of(&url).ok_or(AskError::Url)?;
                 match base {
                     Some(base) if Origin::of(base).as_ref() != Some(&origin) => {
+                        return Err(AskError::Elsewhere("url"));
+                    }
+                    // A server may send us elsewhere on itself; callers may not.
+                    Some(base) if ask.hops == 0 && !is_below(base, &url) => {
                         return Err(AskError::Elsewhere("url"));
                     }
                     None if lane.starts_with("host:") && origin.lane() != lane => {
@@ -122,18 +137,30 @@ fn address(text: &str) -> Result<Url, AskError> {
 
 /// A path below an address, and nowhere else: neither beside it nor at another server.
 fn below(base: &Url, path: &str) -> Result<Url, AskError> {
-    let folder = base.path().trim_end_matches('/');
     let mut whole = base.clone();
     whole.set_query(None);
     whole.set_fragment(None);
     let text = format!("{}{path}", whole.as_str().trim_end_matches('/'));
     let url = Url::parse(&text).map_err(|_| AskError::Path)?;
-    let inside = url.path().strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
-    if inside && Origin::of(&url) == Origin::of(base) {
+    if is_below(base, &url) && Origin::of(&url) == Origin::of(base) {
         Ok(url)
     } else {
         Err(AskError::Elsewhere("path"))
     }
+}
+
+/// Whether the path of an address is below that of another. An encoded slash behind dots may be read
+/// as a way out by the server.
+fn is_below(base: &Url, url: &Url) -> bool {
+    let folder = base.path().trim_end_matches('/');
+    let rest = url.path().strip_prefix(folder).filter(|rest| rest.starts_with('/'));
+    let way_out = |rest: &str| {
+        let rest = rest.to_ascii_lowercase();
+        ["..%2f", "..%5c", "..\\", "%2e%2f", "%2e%5c", ".%2f", ".%5c"]
+            .iter()
+            .any(|it| rest.contains(it))
+    };
+    rest.is_some_and(|rest| !way_out(rest))
 }
 
 /// Whether an address is plainly one of this machine or this network.
@@ -188,6 +215,7 @@ mod tests {
         check("near", &path("/"), "http://127.0.0.1:8080/ Everywhere");
         check("shop", &path("/../../secret"), "`path` leads away from the url of its lane");
         check("shop", &path("/%2e%2e/x"), "`path` leads away from the url of its lane");
+        check("shop", &path("/..%2fx"), "`path` leads away from the url of its lane");
         check(
             "open",
             &path("/"),
@@ -199,8 +227,13 @@ mod tests {
     fn an_address_belongs_to_its_lane() {
         check(
             "shop",
+            &url("https://api.example.org/v1/other"),
+            "https://api.example.org/v1/other Public",
+        );
+        check(
+            "shop",
             &url("https://api.example.org/other"),
-            "https://api.example.org/other Public",
+            "`url` leads away from the url of its lane",
         );
         check("shop", &url("https://evil.example/"), "`url` leads away from the url of its lane");
         check("near", &url("http://127.0.0.1:9090/"), "`url` leads away from the url of its lane");
@@ -230,6 +263,21 @@ mod tests {
             ),
             None
         );
+    }
+
+    #[test]
+    fn a_lane_takes_only_what_is_below_its_url_and_is_private_if_that_says_so() {
+        let places = places(&[
+            ("near", Some("http://127.0.0.1:8080/only/here")),
+            ("shop", Some("https://api.example.org/v1/")),
+            ("host:*", None),
+        ]);
+        let takes =
+            |lane: &str, url: &str| places.takes(lane, &Url::parse(url).expect("an address"));
+        assert!(takes("near", "http://127.0.0.1:8080/only/here/x"));
+        assert!(!takes("near", "http://127.0.0.1:8080/admin/delete"));
+        assert!(takes("host:example.org", "https://example.org/anything"));
+        assert!(places.is_private("near") && !places.is_private("shop"));
     }
 
     proptest! {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::header::{AUTHORIZATION, COOKIE, HOST, HeaderMap, HeaderValue, LOCATION, USER_AGENT};
+use hyper::header::{HOST, HeaderMap, HeaderValue, LOCATION, USER_AGENT};
 use hyper::{Method, Request, StatusCode, Uri};
 use paceline::{Call, Failed, Failure, Outcome, Work, Worker};
 use serde_json::value::{RawValue, to_raw_value};
@@ -19,6 +19,8 @@ use crate::http::{Client, Exchange, HttpError, Origin, Patience, Reach, Refusal,
 
 /// Redirects that are followed one after another.
 const MOST_HOPS: u8 = 10;
+/// Headers of a caller that a redirect takes along to another server.
+const FOR_ANYBODY: [&str; 4] = ["accept", "accept-language", "content-type", "user-agent"];
 /// Who asks, unless the caller says otherwise.
 pub(crate) const AGENT: &str = concat!("paceline/", env!("CARGO_PKG_VERSION"));
 
@@ -49,6 +51,9 @@ impl HttpWorker {
     /// lane is not for this to say.
     pub fn check(&self, payload: &[u8], lane: &str) -> Result<(), AskError> {
         let ask = Ask::read(payload)?;
+        if ask.hops > 0 {
+            return Err(AskError::Form("`hops` is not for callers".to_string()));
+        }
         if self.places.of(lane).is_none() {
             return Ok(());
         }
@@ -241,6 +246,11 @@ impl HttpWorker {
         let Some(lane) = lane else {
             return fail(format!("it leads to {origin}, which is the url of no lane"));
         };
+        // What a server says must not turn our secrets against others.
+        let from_afar = whom.reach == Reach::Public && self.places.is_private(&lane);
+        if !home && (from_afar || !self.places.takes(&lane, url)) {
+            return fail(format!("it leads to {origin}, where other servers may not send us"));
+        }
         let mut next =
             Ask { hops: ask.hops + 1, path: None, url: Some(url.to_string()), ..ask.clone() };
         let method = ask.method().unwrap_or_default();
@@ -251,9 +261,8 @@ impl HttpWorker {
         }
         if !home {
             // What was meant for one server is not for another.
-            let private = [AUTHORIZATION, COOKIE];
             next.headers
-                .retain(|name, _| !private.iter().any(|it| name.eq_ignore_ascii_case(it.as_str())));
+                .retain(|name, _| FOR_ANYBODY.iter().any(|it| name.eq_ignore_ascii_case(it)));
         }
         Ok((lane, next))
     }

@@ -46,6 +46,9 @@ impl Program {
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(GATE).args(&self.run);
         command.current_dir(&self.directory);
+        for variable in &self.without {
+            command.env_remove(variable);
+        }
         command.envs(run.environment.iter().map(|(name, value)| (name, value)));
         command.process_group(0).stdin(Stdio::piped());
         command.stdout(said.try_clone().map_err(failed)?).stderr(said);

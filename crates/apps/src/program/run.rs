@@ -165,7 +165,7 @@ mod tests {
             async move {
                 let script: String = call.payload()?;
                 let run_it = ["sh", "-c", &script].map(String::from).to_vec();
-                let program = Program { run: run_it, directory };
+                let program = Program { run: run_it, directory, without: Vec::new() };
                 run(patience).of(&program, &call).await?.verdict().map_err(Failed::of)?;
                 Outcome::done(()) as Work
             }

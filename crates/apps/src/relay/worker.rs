@@ -175,6 +175,11 @@ async fn pass_back(
     upstream: Duration,
 ) -> Work {
     let (status, mut headers) = (exchange.status, std::mem::take(&mut exchange.headers));
+    if status.is_informational() {
+        let message = format!("it answered {status}, which nobody asked for");
+        let _ = reply.send(Err(Broken { timed_out: false, message: message.clone() }));
+        return Outcome::failed(Failure::permanent("protocol").because(&message));
+    }
     let said = announced(&headers, call.wall());
     let wait = retry_after(&headers, call.wall());
     let length = headers.get("content-length").cloned();

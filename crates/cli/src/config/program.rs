@@ -20,7 +20,7 @@ pub(super) fn read_program(section: &Section<'_>, notes: &mut Notes<'_>) -> Opti
         let what = format!("`{path}` begins with an empty text: name a program there");
         notes.note(section.place("run"), what);
     }
-    Some(Program { run, directory: PathBuf::new() })
+    Some(Program { run, directory: PathBuf::new(), without: Vec::new() })
 }
 
 /// Whether a list has nothing in it, rather than nothing that could be read.

@@ -422,12 +422,13 @@ fn services_and_rosters_are_read() {
     let [crawl, report] = &config.services[..] else { panic!("two services") };
     assert_eq!(crawl.when, WhenConfig::Every(Span::days(1)));
     assert_eq!((crawl.lane.as_deref(), crawl.retries), (Some("shop"), 2));
-    assert_eq!(crawl.task.timeout, Span::mins(30).into());
+    assert_eq!(crawl.task.timeout, std::time::Duration::from_mins(30));
     let run = ["./crawl.sh", "--fast"].map(String::from).to_vec();
-    let program = paceline_apps::program::Program { run, directory: PathBuf::from(".") };
+    let program =
+        paceline_apps::program::Program { run, directory: PathBuf::from("."), without: Vec::new() };
     assert_eq!(crawl.task.act, Act::Run(program));
     assert!(matches!(&report.when, WhenConfig::Cron(text, _) if text == "0 3 * * mon-fri"));
-    assert_eq!(report.task.timeout, Span::hours(1).into());
+    assert_eq!(report.task.timeout, std::time::Duration::from_hours(1));
     let nightly = &config.rosters[0];
     assert_eq!(
         (nightly.check, &nightly.services[..]),

@@ -4,6 +4,7 @@ use std::io::IsTerminal as _;
 
 use clap::ValueEnum;
 use tracing::Level;
+use tracing_appender::non_blocking::WorkerGuard;
 
 /// What the log looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -16,15 +17,17 @@ pub(super) enum Form {
     Quiet,
 }
 
-/// From now on lines are written.
-pub(super) fn start(form: Option<Form>) {
+/// From now on lines are written, by a thread of their own: whoever does not read them loses some,
+/// and holds up nobody. When the guard is dropped the last of them are written.
+pub(super) fn start(form: Option<Form>) -> WorkerGuard {
+    let (writer, guard) = tracing_appender::non_blocking(std::io::stderr());
     let eyes = std::io::stderr().is_terminal();
     let form = form.unwrap_or(if eyes { Form::Text } else { Form::Json });
     let level = if form == Form::Quiet { Level::WARN } else { Level::INFO };
     let colour = eyes && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let lines = tracing_subscriber::fmt()
         .with_max_level(level)
-        .with_writer(std::io::stderr)
+        .with_writer(writer)
         .with_target(false)
         .with_ansi(colour);
     // A second log in one process, as in tests, is not needed.
@@ -32,4 +35,5 @@ pub(super) fn start(form: Option<Form>) {
         Form::Json => lines.json().flatten_event(true).try_init(),
         Form::Text | Form::Quiet => lines.try_init(),
     };
+    guard
 }

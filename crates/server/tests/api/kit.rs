@@ -74,7 +74,7 @@ impl Made {
         let (places, commands) = (Places::default(), Commands::default());
         places.set(self.places);
         let run = ["sh", "-c", "echo got $PACELINE_INPUT"].map(String::from).to_vec();
-        let program = Program { run, directory: ".".into() };
+        let program = Program { run, directory: ".".into(), without: Vec::new() };
         let task = CommandTask { program, timeout: Duration::from_secs(10), empty: Vec::new() };
         commands.set(BTreeMap::from([("echo".to_string(), task)]));
         let http = Arc::new(HttpWorker::new(places, &Proxies::default()));

@@ -107,3 +107,14 @@ async fn wishes_that_cannot_be_fulfilled_are_told_apart() {
     assert_eq!(settle(&daemon, held, r#"{"headers": {"a b": "c"}}"#).await.status, 422);
     assert_eq!(settle(&daemon, held, "{}").await.status, 200);
 }
+
+#[tokio::test]
+async fn who_would_not_wait_at_all_gets_its_turn_on_an_open_lane() {
+    let service = Service::kind().await;
+    let daemon = made(service.address).start().await;
+    let held = permit(&daemon, "bare", r#"{"max_wait": "0s"}"#).await;
+    let second = daemon.post("/api/v1/lanes/bare/permits", r#"{"max_wait": "0s"}"#).await;
+    assert_eq!(second.status, 429);
+    let again = daemon.post(&format!("/api/v1/jobs/{held}/retry"), "").await;
+    assert_eq!((again.status, &*again.reason()), (409, "once"));
+}

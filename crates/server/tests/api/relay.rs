@@ -86,6 +86,7 @@ async fn it_is_no_open_proxy() {
         service.seen()[0].starts_with("GET /http://evil.example/ "),
         "below the url of its lane"
     );
+    assert_eq!(daemon.ask("TRACE", "/to/shop/", &[], "").await.status, 405, "no echo of secrets");
     let wrong = daemon.ask("GET", "/to/shop/", &[("paceline-priority", "mine")], "").await;
     assert_eq!(wrong.status, 422);
     let wrong = daemon.ask("GET", "/to/shop/", &[("paceline-max-wait", "1y")], "").await;

@@ -1,5 +1,7 @@
 //! The file: how it is opened, whose it is, and how its tables came to be.
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use rusqlite::config::DbConfig;
@@ -87,6 +89,10 @@ pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let fault = |error| explain(path, error);
+    // Payloads may hold secrets: a new file is for its owner alone, and so is the log beside it.
+    let new = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    // Whatever is wrong with it, SQLite will say.
+    drop(new);
     let mut connection = Connection::open_with_flags(path, flags).map_err(fault)?;
     // Somebody else's file must stay as it is, so nothing is written before this is known, nor
     // is the log that its owner may have left tidied up on the way out.

@@ -45,6 +45,8 @@ pub struct KindTerms {
     pub name: Arc<str>,
     /// What a crash does to its calls.
     pub on_crash: OnCrash,
+    /// Whether a call keeps the worker that it needs to start; else only its lane's slot.
+    pub keeps_worker: bool,
 }
 
 /// How much there is of everything.
@@ -70,6 +72,13 @@ pub struct Summary {
     pub accepted: u64,
     /// The number of the last event.
     pub events: u64,
+}
+
+impl KindTerms {
+    /// A kind whose calls keep their workers.
+    pub fn new(name: impl Into<Arc<str>>, on_crash: OnCrash) -> KindTerms {
+        KindTerms { name: name.into(), on_crash, keeps_worker: true }
+    }
 }
 
 /// Everything that the rules are told before the first turn.
@@ -189,6 +198,8 @@ pub(crate) struct Attempt {
     /// When its service had answered in full, if its worker said so: from then on it holds no slot.
     pub(crate) answered_at: Option<Time>,
     pub(crate) used: bool,
+    /// Whether it keeps a worker of the pool.
+    pub(crate) keeps_worker: bool,
     pub(crate) reported: bool,
     pub(crate) cache_key: Option<Blob>,
 }

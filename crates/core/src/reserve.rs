@@ -39,10 +39,13 @@ impl Core {
                 group.ledger.reserve(attempt, charged_at, cost);
             }
         }
-        self.pool.take();
         let call = &self.calls[number];
         let id = self.call_id(number);
         let kind = &self.kinds[self.jobs[job].kind as usize];
+        let keeps_worker = kind.keeps_worker;
+        if keeps_worker {
+            self.pool.take();
+        }
         let lasts = remembers || kind.on_crash != OnCrash::Repeat;
         plan.passing += usize::from(!lasts || Mutant::PromisesPass.on());
         plan.writes.push(Write::Reserve(Reservation {
@@ -79,6 +82,7 @@ impl Core {
                 started_at: None,
                 answered_at: None,
                 used: true,
+                keeps_worker,
                 reported: false,
                 cache_key: self.jobs[job].cache_key().cloned(),
             },
@@ -167,13 +171,13 @@ impl Core {
         self.start_where_charged(attempt);
         let known = self.attempts.get_mut(&attempt).expect("found above");
         known.answered_at = Some(now.time);
-        let (number, priority) = (known.lane, known.priority);
+        let (number, priority, keeps_worker) = (known.lane, known.priority, known.keeps_worker);
         self.answered += 1;
         let lane = &mut self.lanes[number];
         lane.untold += 1;
         lane.finished(priority, attempt, now.time);
         if !Mutant::SlotLost.on() {
-            self.free_slot(number);
+            self.free_slot(number, keeps_worker);
         }
         self.touch_lane(number);
     }
@@ -219,19 +223,21 @@ impl Core {
     /// Gives back what an attempt that is over still held.
     fn leave_slot(&mut self, known: &Attempt) {
         if known.answered_at.is_none() {
-            self.free_slot(known.lane);
+            self.free_slot(known.lane, known.keeps_worker);
             return;
         }
         self.answered -= 1;
         let lane = &mut self.lanes[known.lane];
         lane.untold -= u32::from(!known.reported);
         if Mutant::SlotFreedTwice.on() && lane.in_flight > 0 {
-            self.free_slot(known.lane);
+            self.free_slot(known.lane, known.keeps_worker);
         }
     }
 
-    fn free_slot(&mut self, lane: u32) {
-        self.pool.give_back();
+    fn free_slot(&mut self, lane: u32, keeps_worker: bool) {
+        if keeps_worker {
+            self.pool.give_back();
+        }
         self.lanes[lane].in_flight -= 1;
         if let Some(group) = self.lanes[lane].group {
             self.groups[group].in_flight -= 1;

@@ -191,7 +191,9 @@ impl Builder {
         let mut kinds = Vec::with_capacity(self.workers.len());
         for (name, worker) in &self.workers {
             paceline_core::check_name("kind", name)?;
-            kinds.push(KindTerms { name: name.clone(), on_crash: worker.on_crash() });
+            let keeps_worker = worker.keeps_worker();
+            let terms = KindTerms::new(name.clone(), worker.on_crash());
+            kinds.push(KindTerms { keeps_worker, ..terms });
         }
         // The map's order means nothing; the kinds' order shows in nothing either, but tests like
         // one world to be one world.

@@ -35,6 +35,12 @@ pub trait Worker: Send + Sync + 'static {
         OnCrash::Repeat
     }
 
+    /// Whether a call keeps the worker of the pool that it needs to start. Those that only wait for
+    /// somebody need none: they keep their lane's slot alone.
+    fn keeps_worker(&self) -> bool {
+        true
+    }
+
     /// How long an attempt with this payload may take, where that is not the lane's to say.
     fn timeout(&self, _payload: &[u8], _lane: &str) -> Option<Duration> {
         None
@@ -65,6 +71,7 @@ pub(crate) trait AnyWorker: Send + Sync {
     fn start(&self, call: Call) -> Running<'_>;
     fn applies(&self, payload: &[u8], lane: &str) -> bool;
     fn on_crash(&self) -> OnCrash;
+    fn keeps_worker(&self) -> bool;
     fn timeout(&self, payload: &[u8], lane: &str) -> Option<Duration>;
     fn sends_itself(&self) -> bool;
 }
@@ -80,6 +87,10 @@ impl<W: Worker> AnyWorker for W {
 
     fn on_crash(&self) -> OnCrash {
         Worker::on_crash(self)
+    }
+
+    fn keeps_worker(&self) -> bool {
+        Worker::keeps_worker(self)
     }
 
     fn timeout(&self, payload: &[u8], lane: &str) -> Option<Duration> {

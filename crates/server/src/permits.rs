@@ -149,6 +149,10 @@ impl Worker for PermitWorker {
         }
     }
 
+    fn keeps_worker(&self) -> bool {
+        false
+    }
+
     fn on_crash(&self) -> OnCrash {
         OnCrash::End
     }

@@ -210,11 +210,11 @@ fn setup(rng: &mut Rng) -> Setup {
     let mut lanes: Vec<(Arc<str>, Limits)> =
         names[..count].iter().map(|name| (Arc::from(*name), limits(rng))).collect();
     lanes.push(("host:*".into(), limits(rng)));
-    let kind = |name: &str, on_crash| KindTerms { name: name.into(), on_crash };
+    let kind = |name: &str, on_crash| KindTerms::new(name, on_crash);
     let mut kinds = vec![
         kind("fetch", OnCrash::Repeat),
         kind("pay", OnCrash::Fail),
-        kind("visit", OnCrash::End),
+        KindTerms { keeps_worker: false, ..kind("visit", OnCrash::End) },
     ];
     let (mut services, mut rosters) = (Vec::new(), Vec::new());
     if rng.one_in(3) {

@@ -238,7 +238,7 @@ impl World {
     /// A world without chance: one kind `fetch`, services that answer after a second, workers and
     /// a disk that take no time.
     pub fn new() -> World {
-        let kinds = vec![KindTerms { name: "fetch".into(), on_crash: OnCrash::Repeat }];
+        let kinds = vec![KindTerms::new("fetch", OnCrash::Repeat)];
         let mut world = World::with(Setup { kinds, ..Setup::default() }, None, 1);
         world.manners = Manners { steady: true, ..Manners::default() };
         world.trace.keep = Keep::Lines;
@@ -262,7 +262,15 @@ impl World {
     /// With this kind of work too.
     #[must_use]
     pub fn kind(mut self, name: &str, on_crash: OnCrash) -> World {
-        self.setup.kinds.push(KindTerms { name: name.into(), on_crash });
+        self.setup.kinds.push(KindTerms::new(name, on_crash));
+        self
+    }
+
+    /// Calls of this kind keep only the slot of their lane, and no worker.
+    #[must_use]
+    pub fn keeping_no_worker(mut self, name: &str) -> World {
+        let kinds = self.setup.kinds.iter_mut().filter(|kind| *kind.name == *name);
+        kinds.for_each(|kind| kind.keeps_worker = false);
         self
     }
 

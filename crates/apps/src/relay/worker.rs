@@ -58,6 +58,10 @@ impl Worker for RelayWorker {
         true
     }
 
+    fn keeps_worker(&self) -> bool {
+        false
+    }
+
     fn on_crash(&self) -> OnCrash {
         OnCrash::End
     }

@@ -81,7 +81,7 @@ impl Bench {
             ..Limits::default()
         };
         let kinds: Vec<Arc<str>> = (0..KINDS).map(|kind| format!("kind-{kind}").into()).collect();
-        let terms = |name: &Arc<str>| KindTerms { name: name.clone(), on_crash: OnCrash::Repeat };
+        let terms = |name: &Arc<str>| KindTerms::new(name.clone(), OnCrash::Repeat);
         let setup = Setup {
             settings,
             lanes: names.iter().map(|name| (name.clone(), limits.clone())).collect(),

@@ -118,3 +118,16 @@ async fn who_would_not_wait_at_all_gets_its_turn_on_an_open_lane() {
     let again = daemon.post(&format!("/api/v1/jobs/{held}/retry"), "").await;
     assert_eq!((again.status, &*again.reason()), (409, "once"));
 }
+
+#[tokio::test]
+async fn permits_that_are_out_take_no_worker_from_others() {
+    let service = Service::kind().await;
+    let mut made = made(service.address);
+    made.builder = made.builder.lane(paceline::Lane::new("many:*"));
+    let daemon = made.start().await;
+    for n in 0..40 {
+        permit(&daemon, &format!("many:{n}"), "{}").await;
+    }
+    let body = r#"{"kind":"http","lanes":["shop"],"payload":{"path":"/"}}"#;
+    assert_eq!(daemon.done(body).await["state"], "done");
+}

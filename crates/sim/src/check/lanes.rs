@@ -28,6 +28,8 @@ pub(super) struct Try {
     pub(super) call: CallId,
     pub(super) priority: Priority,
     pub(super) cost: u32,
+    /// Workers of the pool that it keeps: one or none.
+    pub(super) workers: u32,
     /// The highest rank that its age allowed when it was reserved (P2).
     pub(super) rank: Priority,
     pub(super) rules: Arc<InForce>,

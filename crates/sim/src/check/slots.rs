@@ -56,6 +56,7 @@ impl Book {
         }
         known.start_known = true;
         let (unused, priority, answered) = (known.unused, known.priority, known.answered);
+        let workers = known.workers;
         if answered {
             self.answered_early -= 1;
             return;
@@ -63,7 +64,7 @@ impl Book {
         if !unused {
             lane.last_finish[priority.index()] = now;
         }
-        self.busy -= 1;
+        self.busy -= workers;
     }
 
     /// L5: the service is done with it, so the slot is free and the finish is now, if it is the
@@ -78,9 +79,9 @@ impl Book {
             return;
         }
         (known.answered, known.start_known) = (true, true);
-        let priority = known.priority;
+        let (priority, workers) = (known.priority, known.workers);
         lane.last_finish[priority.index()] = now;
-        self.busy -= 1;
+        self.busy -= workers;
         self.answered_early += 1;
     }
 }

@@ -134,6 +134,7 @@ impl Book {
             call: reservation.call,
             priority: reservation.priority,
             cost: reservation.cost,
+            workers: self.workers_of(reservation.call),
             rank,
             rules,
             counts_at: reservation.at,
@@ -150,11 +151,18 @@ impl Book {
         };
         self.check_promise(&name, &known);
         self.newest = self.newest.max(known.id);
-        self.busy += 1;
+        self.busy += known.workers;
         self.tries.insert(known.id, name.clone());
         self.lane(&name).tries.push_back(known);
         self.call_reserved(reservation);
         self.started.push(reservation.call);
+    }
+
+    /// Workers that a call keeps, as its kind says.
+    fn workers_of(&self, call: paceline_core::CallId) -> u32 {
+        let kind = self.jobs.get(&call.job).map(|job| &job.spec.kind);
+        let terms = self.setup.kinds.iter().find(|terms| Some(&terms.name) == kind);
+        u32::from(terms.is_none_or(|terms| terms.keeps_worker))
     }
 
     fn check_promise(&mut self, name: &Arc<str>, known: &Try) {

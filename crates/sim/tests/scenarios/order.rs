@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use paceline_core::{Limits, Priority, Span};
+use paceline_core::{Limits, OnCrash, Priority, Span};
 use paceline_sim::*;
 
 #[test]
@@ -166,5 +166,27 @@ fn q3_the_pool_grows_one_worker_per_step_while_calls_lack_one() {
     0.000 start #2 a background
     1.000 start #3 b background
     2.000 start #4 a background
+    ");
+}
+
+#[test]
+fn q3_calls_that_keep_no_worker_leave_the_pool_to_others() {
+    let lanes = ["a", "b", "c", "d", "e"];
+    let world = World::new().kind("visit", OnCrash::End).keeping_no_worker("visit").latency("10s");
+    let world = lanes.into_iter().fold(world, |world, lane| world.lane(lane, Limits::default()));
+    let mut world = world.settings(|settings| {
+        settings.pool.base = NonZeroU32::new(2).expect("2");
+        settings.pool.max = NonZeroU32::new(2).expect("2");
+    });
+    for (n, lane) in (1..).zip(&lanes[..4]) {
+        world.submit(job(n).kind("visit").on(lane));
+    }
+    world.submit(job(5).on("e"));
+    insta::assert_snapshot!(world.run_for("1s"), @"
+    0.000 start #1 a background
+    0.000 start #2 b background
+    0.000 start #3 c background
+    0.000 start #4 d background
+    0.000 start #5 e background
     ");
 }

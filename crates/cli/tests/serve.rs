@@ -189,6 +189,54 @@ fn b1_five_kills_lose_nothing_report_nothing_twice_and_break_no_limit() {
     assert!(summary.most_in_flight <= 5, "{summary:?}");
 }
 
+#[test]
+fn l5_a_permit_outlives_the_daemon_that_granted_it() {
+    let home = Home::new(Behaviour::default(), "in_flight = 1");
+    let mut daemon = home.serve();
+    let ask = |daemon: &Daemon, form: &str| {
+        let (status, body) = daemon.ask("POST", "/api/v1/lanes/shop/permits", "", form);
+        (status, serde_json::from_str::<Value>(&body).expect("JSON"))
+    };
+    let settle = |daemon: &Daemon, permit: &Value, form: &str| {
+        daemon.ask("POST", &format!("/api/v1/permits/{permit}/settle"), "", form).0
+    };
+    let (status, held) = ask(&daemon, "{}");
+    assert_eq!(status, 201, "{held}");
+    // By force, by force under a hand that only looks, and on request, which waits for no holder.
+    for signal in [Signal::KILL, Signal::KILL, Signal::TERM] {
+        let since = now();
+        daemon.signal(signal);
+        let (code, said) = daemon.ended();
+        assert_eq!(code, (signal == Signal::TERM).then_some(0), "{said}");
+        assert!(since.elapsed() < Duration::from_secs(20), "{said}");
+        let looked = home.command(&["lane", "ls"]).output().expect("it runs");
+        assert!(looked.status.success(), "{looked:?}");
+        daemon = home.serve();
+        assert_eq!(daemon.get("/api/v1/lanes/shop")["in_flight"], 1, "its slot is held");
+        assert_eq!(ask(&daemon, r#"{"max_wait": "300ms"}"#).0, 429);
+    }
+    let form = r#"{"status": 429, "retry_after": "60"}"#;
+    assert_eq!(settle(&daemon, &held["permit"], form), 200);
+    let lane = daemon.get("/api/v1/lanes/shop");
+    assert_eq!((&lane["in_flight"], &lane["why_closed"]), (&json!(0), &json!("cooldown")));
+    assert_eq!(settle(&daemon, &held["permit"], form), 409, "once");
+}
+
+#[test]
+fn a_permit_whose_time_runs_out_while_nobody_is_there_is_unknown_at_the_next_start() {
+    let home = Home::new(Behaviour::default(), "in_flight = 1");
+    let daemon = home.serve();
+    let (_, held) = daemon.ask("POST", "/api/v1/lanes/shop/permits", "", r#"{"ttl": "300ms"}"#);
+    let held: Value = serde_json::from_str(&held).expect("JSON");
+    daemon.signal(Signal::KILL);
+    daemon.ended();
+    pause(Duration::from_millis(400));
+    let daemon = home.serve();
+    daemon.until(|summary| summary["jobs"] == 0);
+    let job = daemon.get(&format!("/api/v1/jobs/{}", held["permit"]));
+    assert_eq!(job["calls"][0]["class"], "unknown", "{job}");
+}
+
 /// The jobs of all `finished` events ever told, in the order of their numbers.
 fn finished(daemon: &Daemon) -> Vec<u64> {
     let mut stream = TcpStream::connect(daemon.address).expect("it listens");

@@ -38,6 +38,7 @@ pub(crate) enum Step {
     Return,
     BackOff,
     TakeOver,
+    TakeUp,
     Settle,
 }
 
@@ -55,7 +56,9 @@ impl State {
             (Staged | Due, Step::Ask) => Ok(Staged),
             (Staged | Due | Queued, Step::Follow) => Ok(Joined),
             (Staged | Due | Backoff | Joined, Step::Queue) | (Running, Step::Return) => Ok(Queued),
-            (Queued, Step::Start) | (Joined, Step::TakeOver) => Ok(Running),
+            (Queued, Step::Start) | (Joined, Step::TakeOver) | (Staged, Step::TakeUp) => {
+                Ok(Running)
+            }
             (Staged | Running, Step::BackOff) => Ok(Backoff),
             (Settled, _) => Err(IllegalStep(self, step)),
             (_, Step::Settle) => Ok(Settled),
@@ -149,6 +152,7 @@ mod tests {
             Step::Return,
             Step::BackOff,
             Step::TakeOver,
+            Step::TakeUp,
             Step::Settle,
         ];
         for step in steps {

@@ -36,6 +36,9 @@ pub enum OnCrash {
     Fail,
     /// Its job is over, also one that only waits: whoever wanted it is gone with the process.
     End,
+    /// It goes on elsewhere, whatever becomes of this process: the next one takes up the attempt,
+    /// slot and all. A job of which nothing runs is over.
+    TakeUp,
 }
 
 /// What the rules know of a kind.

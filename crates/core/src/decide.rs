@@ -241,7 +241,8 @@ impl Core {
         let lane = &self.lanes[number];
         let mut standing = Standing::default();
         // A lane without calls is touched when one comes; a busy or paused one when that ends.
-        if lane.paused || lane.taken() >= lane.width().min(self.pool.lane_cap()) {
+        let full = lane.taken() >= lane.width() || lane.workers >= self.pool.lane_cap();
+        if lane.paused || full {
             return standing;
         }
         let (heads, count) = self.heads(lane, now);

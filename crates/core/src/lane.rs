@@ -96,6 +96,8 @@ pub(crate) struct Lane {
     /// Calls of unfinished jobs and attempts on the wire that name it.
     pub(crate) users: u32,
     pub(crate) in_flight: u32,
+    /// Workers of the pool that those keep (P5).
+    pub(crate) workers: u32,
     /// Answered attempts, no longer in flight, whose verdict is open.
     pub(crate) untold: u32,
     pub(crate) dirty: bool,
@@ -152,6 +154,7 @@ impl Lane {
             budgets: Budgets::default(),
             rss: Vec::new(),
             in_flight: 0,
+            workers: 0,
             untold: 0,
             pending: Pending::default(),
             last_start: [Time::ZERO; 4],

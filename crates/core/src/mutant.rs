@@ -23,6 +23,8 @@ pub enum Mutant {
     SlotFreedTwice,
     /// L5: an answered attempt's slot is never given back.
     SlotLost,
+    /// L5: an attempt that outlives its process is taken up without its slot.
+    TakenUpFree,
     /// L6: a cooldown is forgotten by a restart.
     CooldownForgotten,
     /// L6: a later, shorter cooldown shortens the first.

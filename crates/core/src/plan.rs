@@ -72,6 +72,8 @@ pub struct Start {
     pub tell_start: bool,
     /// How long it may take.
     pub timeout: Option<Span>,
+    /// When an earlier process began it, at the latest, if one did: it is taken up.
+    pub begun_at: Option<Time>,
     /// Its own payload, if it is not the job's (J7).
     pub payload: Option<Blob>,
 }

@@ -1,8 +1,8 @@
 //! Reserve: the promise of one attempt, and what is known of its start and end (L4, L5).
 
-use crate::call::{ANY_WAIT, State, Step};
-use crate::core::{Attempt, Core, Moment, OnCrash};
-use crate::job::AttemptId;
+use crate::call::{ANY_WAIT, Call, State, Step};
+use crate::core::{Attempt, Core, Job, Moment, OnCrash};
+use crate::job::{AttemptId, Blob};
 use crate::mutant::Mutant;
 use crate::plan::{Event, Plan, Start};
 use crate::record::{Reservation, Write};
@@ -24,28 +24,21 @@ impl Core {
         let charged_at = if Mutant::ChargedAtReserve.on() { start_at } else { send_by };
         let group = self.lanes[lane_number].group;
         let lane = &mut self.lanes[lane_number];
-        lane.users += 1;
-        lane.in_flight += 1;
         lane.pending.insert((charged_at, attempt, priority));
         let remembers = lane.memory(group.map_or(Span::ZERO, |g| self.groups[g].memory()));
         let remembers = remembers > Span::ZERO;
         if remembers {
             lane.ledger.reserve(attempt, charged_at, cost);
         }
-        if let Some(group) = group.map(|group| &mut self.groups[group]) {
-            group.in_flight += 1;
-            if !Mutant::GroupUncharged.on() {
-                group.pending.insert((charged_at, attempt, priority));
-                group.ledger.reserve(attempt, charged_at, cost);
-            }
+        if let Some(group) = group.map(|group| &mut self.groups[group])
+            && !Mutant::GroupUncharged.on()
+        {
+            group.pending.insert((charged_at, attempt, priority));
+            group.ledger.reserve(attempt, charged_at, cost);
         }
         let call = &self.calls[number];
         let id = self.call_id(number);
         let kind = &self.kinds[self.jobs[job].kind as usize];
-        let keeps_worker = kind.keeps_worker;
-        if keeps_worker {
-            self.pool.take();
-        }
         let lasts = remembers || kind.on_crash != OnCrash::Repeat;
         plan.passing += usize::from(!lasts || Mutant::PromisesPass.on());
         plan.writes.push(Write::Reserve(Reservation {
@@ -68,27 +61,78 @@ impl Core {
             send_by,
             tell_start: remembers,
             timeout: lane.limits.timeout,
-            payload: self.added.get(&number).and_then(|a| a.payload.as_deref()).map(Into::into),
+            begun_at: None,
+            payload: self.own_payload(number),
         });
         plan.events.push(Event::Started(id, lane.name.clone()));
-        self.attempts.insert(
+        self.hold_slot(attempt, number, charged_at);
+    }
+
+    /// The payload of a call that has one of its own (J7).
+    fn own_payload(&self, call: u32) -> Option<Blob> {
+        self.added.get(&call).and_then(|added| added.payload.as_deref()).map(Into::into)
+    }
+
+    /// An attempt has its slot from now on, and its worker if it keeps one.
+    fn hold_slot(&mut self, attempt: AttemptId, call: u32, send_by: Time) {
+        let Call { job, lane: number, .. } = self.calls[call];
+        let Job { priority, cost, kind, .. } = self.jobs[job];
+        let keeps_worker = self.kinds[kind as usize].keeps_worker;
+        let lane = &mut self.lanes[number];
+        lane.users += 1;
+        lane.in_flight += 1;
+        if keeps_worker {
+            lane.workers += 1;
+            self.pool.take();
+        }
+        if let Some(group) = lane.group {
+            self.groups[group].in_flight += 1;
+            self.touch_group(group);
+        }
+        let known = Attempt {
+            call: Some(call),
+            lane: number,
+            priority,
+            cost: cost.get(),
+            send_by,
+            started_at: None,
+            answered_at: None,
+            used: true,
+            keeps_worker,
+            reported: false,
+            cache_key: self.jobs[job].cache_key().cloned(),
+        };
+        self.attempts.insert(attempt, known);
+        self.touch_lane(number);
+    }
+
+    /// Takes up an attempt that outlived the process which made it: it is charged already, and
+    /// holds its slot until it is over, as ever (L5).
+    pub(crate) fn take_up(&mut self, call: u32, held: &Reservation, now: Now, plan: &mut Plan) {
+        let Reservation { attempt, at, .. } = *held;
+        self.calls[call].step(Step::TakeUp);
+        self.calls[call].attempt = attempt;
+        self.hold_slot(attempt, call, at);
+        let known = self.attempts.get_mut(&attempt).expect("it holds its slot");
+        known.started_at = Some(at);
+        if Mutant::TakenUpFree.on() {
+            self.answered(attempt, now);
+        }
+        let job = &self.jobs[self.calls[call].job];
+        let lane = &self.lanes[self.calls[call].lane];
+        plan.starts.push(Start {
             attempt,
-            Attempt {
-                call: Some(number),
-                lane: lane_number,
-                priority,
-                cost,
-                send_by: charged_at,
-                started_at: None,
-                answered_at: None,
-                used: true,
-                keeps_worker,
-                reported: false,
-                cache_key: self.jobs[job].cache_key().cloned(),
-            },
-        );
-        self.touch_lane(lane_number);
-        group.inspect(|&group| self.touch_group(group));
+            call: self.call_id(call),
+            lane: lane.name.clone(),
+            kind: self.kinds[job.kind as usize].name.clone(),
+            before: self.calls[call].attempts,
+            start_at: at,
+            send_by: at,
+            tell_start: false,
+            timeout: lane.limits.timeout,
+            begun_at: Some(at),
+            payload: self.own_payload(call),
+        });
     }
 
     fn dequeue_to_run(&mut self, number: u32, attempt: AttemptId, now: Now) {
@@ -235,11 +279,13 @@ impl Core {
     }
 
     fn free_slot(&mut self, lane: u32, keeps_worker: bool) {
+        let lane = &mut self.lanes[lane];
+        lane.in_flight -= 1;
         if keeps_worker {
+            lane.workers -= 1;
             self.pool.give_back();
         }
-        self.lanes[lane].in_flight -= 1;
-        if let Some(group) = self.lanes[lane].group {
+        if let Some(group) = lane.group {
             self.groups[group].in_flight -= 1;
             self.touch_group(group);
         }

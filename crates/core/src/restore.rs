@@ -159,6 +159,7 @@ impl Restore {
     /// the return itself has to make durable.
     pub fn finish(mut self, next: Counters, now: Now) -> (Core, Plan) {
         self.core.settings.max_lanes = self.max_lanes;
+        self.take_up(now);
         self.end_reservations(now.time);
         let core = &mut self.core;
         core.next = Counters {
@@ -208,6 +209,24 @@ impl Restore {
             }
         }
         (self.core, self.plan)
+    }
+
+    /// Attempts that outlived their process go on, and those of calls that nobody here can run stay
+    /// as they are, for whoever can.
+    fn take_up(&mut self, now: Now) {
+        for reservation in std::mem::take(&mut self.crashed) {
+            let call = self.core.call_numbered(reservation.call);
+            match call.map(|call| (call, self.core.calls[call].state)) {
+                Some((_, State::Parked)) => {
+                    let lane = &mut self.core.lanes[self.lanes[&reservation.lane]];
+                    lane.finished(reservation.priority, reservation.attempt, now.time);
+                }
+                Some((call, State::Staged)) if self.core.on_crash(call) == OnCrash::TakeUp => {
+                    self.core.take_up(call, &reservation, now, &mut self.plan);
+                }
+                _ => self.crashed.push(reservation),
+            }
+        }
     }
 
     /// The process that made the open reservations is gone, and its sockets with it.
@@ -316,6 +335,9 @@ impl Core {
             self.calls[call].place.joined_at = self.place_in_time(job, now);
         }
         self.hold_rss(call);
+        if self.calls[call].state == State::Running {
+            return self.share_running(call);
+        }
         let waits_for_retry = self.calls[call].retry_at > now.time;
         if let Some(key) = self.jobs[job].cache_key().cloned() {
             let lane = self.calls[call].lane;
@@ -340,30 +362,52 @@ impl Core {
         }
     }
 
+    /// Whoever asks the same shares the fate of a call that was taken up (C2).
+    fn share_running(&mut self, call: u32) {
+        let Call { job, lane, .. } = self.calls[call];
+        if let Some(key) = self.jobs[job].cache_key().cloned()
+            && self.find_same(lane, &key).is_none()
+        {
+            self.same_calls.insert(lane, &key, call);
+        }
+    }
+
     /// Whether a job ends with the process that took it in.
     fn ends(&self, job: u32) -> bool {
         let kind = self.kinds.get(self.jobs[job].kind as usize);
-        kind.is_some_and(|kind| kind.on_crash == OnCrash::End)
+        let runs = |&call: &u32| self.calls[call].state == State::Running;
+        kind.is_some_and(|kind| match kind.on_crash {
+            OnCrash::Repeat | OnCrash::Fail => false,
+            OnCrash::End => true,
+            OnCrash::TakeUp => !self.jobs[job].calls.iter().any(runs),
+        })
+    }
+
+    fn call_numbered(&self, id: CallId) -> Option<u32> {
+        let &job = self.job_ids.get(&id.job)?;
+        self.jobs[job].calls.get(usize::from(id.index)).copied()
+    }
+
+    /// What a crash does to a call that somebody here can run.
+    fn on_crash(&self, call: u32) -> OnCrash {
+        self.kinds[self.jobs[self.calls[call].job].kind as usize].on_crash
     }
 
     /// The process died during a call: whatever the clocks say now, it had begun.
     fn count_crash(&mut self, id: CallId) {
-        let Some(&job) = self.job_ids.get(&id.job) else { return };
-        let Some(&call) = self.jobs[job].calls.get(usize::from(id.index)) else { return };
-        if !matches!(self.calls[call].state, State::Settled | State::Parked) {
+        let Some(call) = self.call_numbered(id) else { return };
+        if !self.calls[call].is_settled() {
             self.calls[call].crashes += 1;
         }
     }
 
     /// Settles what the process left open when it died (B2).
     fn crashed(&mut self, id: CallId, now: Now, plan: &mut Plan) {
-        let Some(&job) = self.job_ids.get(&id.job) else { return };
-        let Some(&call) = self.jobs[job].calls.get(usize::from(id.index)) else { return };
-        if matches!(self.calls[call].state, State::Settled | State::Parked) {
+        let Some(call) = self.call_numbered(id) else { return };
+        if self.calls[call].is_settled() {
             return;
         }
-        let on_crash = self.kinds[self.jobs[job].kind as usize].on_crash;
-        if on_crash != OnCrash::Repeat || self.calls[call].crashes > MOST_CRASHES {
+        if self.on_crash(call) != OnCrash::Repeat || self.calls[call].crashes > MOST_CRASHES {
             let failure = Failure::permanent("crash").because("the process died during the call");
             self.settle(call, Outcome::Failed(failure), now, plan);
         } else {

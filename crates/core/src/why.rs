@@ -156,7 +156,7 @@ impl Core {
             reasons.push((if probing { Reason::Probe } else { Reason::Busy }, None));
         } else if group_full {
             reasons.push((Reason::Group, None));
-        } else if lane.in_flight >= self.pool.lane_cap() || (reasons.is_empty() && ahead == 0) {
+        } else if lane.workers >= self.pool.lane_cap() || (reasons.is_empty() && ahead == 0) {
             reasons.push((Reason::Workers, None));
         }
         if ahead > 0 {

@@ -160,7 +160,7 @@ impl<S: Store> Driver<S> {
             wake_at = done.wake_at;
             self.act(done);
             if let Some(stop_at) = self.stop_at {
-                if self.runner.is_idle() || self.clock.time() >= stop_at {
+                if self.runner.may_stop() || self.clock.time() >= stop_at {
                     return Ok(());
                 }
                 wake_at = Some(wake_at.map_or(stop_at, |at| at.min(stop_at)));

@@ -1,14 +1,14 @@
 //! Run: attempts as tasks, each with its timeout, its abort and its one ending. Only this file
 //! spawns.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
-use paceline_core::{AttemptId, Blob, Failure, Span, Start, Time, Told, Verdict};
+use paceline_core::{AttemptId, Blob, Failure, OnCrash, Span, Start, Time, Told, Verdict};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -33,6 +33,8 @@ pub(crate) struct Runner {
     clock: Arc<Clock>,
     messages: Sender<Message>,
     running: HashMap<AttemptId, AbortHandle>,
+    /// Those of them that go on whatever becomes of this process.
+    outlive: HashSet<AttemptId>,
     /// Started when it is first needed.
     alarm: Option<Alarm>,
 }
@@ -44,7 +46,15 @@ impl Runner {
         clock: Arc<Clock>,
         messages: Sender<Message>,
     ) -> Runner {
-        Runner { workers, runtime, clock, messages, running: HashMap::new(), alarm: None }
+        Runner {
+            workers,
+            runtime,
+            clock,
+            messages,
+            running: HashMap::new(),
+            outlive: HashSet::new(),
+            alarm: None,
+        }
     }
 
     /// Starts an attempt whose reservation is durable.
@@ -54,7 +64,7 @@ impl Runner {
             id: start.attempt,
             send_by: start.send_by,
             tell_start: start.tell_start,
-            started_at: AtomicU64::new(0),
+            started_at: AtomicU64::new(start.begun_at.unwrap_or_default().0),
             answered: AtomicBool::new(false),
             told: Mutex::new(None),
             clock: self.clock.clone(),
@@ -66,10 +76,14 @@ impl Runner {
             kind: start.kind,
             number: start.before + 1,
             payload,
+            begun_at: start.begun_at,
             attempt: attempt.clone(),
         };
         let timeout = worker.timeout(&call.payload, &call.lane).map(Span::from);
         let timeout = timeout.or(start.timeout).unwrap_or(DEFAULT_TIMEOUT);
+        if worker.on_crash() == OnCrash::TakeUp {
+            self.outlive.insert(start.attempt);
+        }
         let moment = self.moment(start.attempt, start.start_at);
         let task = self.runtime.spawn(async move {
             // Dropped after the worker's future, when everything it held has been let go.
@@ -111,6 +125,12 @@ impl Runner {
     /// The attempt has ended.
     pub(crate) fn over(&mut self, attempt: AttemptId) {
         self.running.remove(&attempt);
+        self.outlive.remove(&attempt);
+    }
+
+    /// Whether nothing runs that a stop would cut off: what outlives the process is taken up.
+    pub(crate) fn may_stop(&self) -> bool {
+        self.running.len() == self.outlive.len()
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -193,6 +213,10 @@ pub(crate) struct Attempt {
 impl Attempt {
     pub(crate) fn id(&self) -> AttemptId {
         self.id
+    }
+
+    pub(crate) fn since(&self, at: Time) -> std::time::Duration {
+        self.clock.time().since(at).into()
     }
 
     /// Stamps the start, on the worker's own thread: the last check stands right before the

@@ -110,6 +110,7 @@ pub struct Call {
     pub(crate) kind: Arc<str>,
     pub(crate) number: u16,
     pub(crate) payload: Blob,
+    pub(crate) begun_at: Option<Time>,
     pub(crate) attempt: Arc<Attempt>,
 }
 
@@ -137,6 +138,12 @@ impl Call {
     /// Which attempt of the call this is, the first being 1.
     pub fn number(&self) -> u16 {
         self.number
+    }
+
+    /// For a call that an earlier process began and that outlived it ([`OnCrash::TakeUp`]): how long
+    /// it has been under way.
+    pub fn taken_up(&self) -> Option<Duration> {
+        self.begun_at.map(|at| self.attempt.since(at))
     }
 
     /// The payload as it was submitted.

@@ -22,6 +22,7 @@ mod openapi;
 mod permits;
 mod relay;
 mod services;
+mod turns;
 mod view;
 
 // What runs beside.

@@ -1,11 +1,13 @@
 //! Permits, for programs that make their own calls: a turn on a lane, charged and durable.
 //!
-//! A permit is a job whose worker waits until its holder says how the call went. One that is not
-//! settled in its time counts as unknown, and its slot is free again: nobody here can know whether
-//! the call is over. That is the one exception to the rule that a slot is held to the real end (L5).
+//! A permit is a job whose worker waits until its holder says how the call went. It outlives this
+//! process: the next one holds its slot on, and hears of it. One that is not settled in its time
+//! counts as unknown, and its slot is free again: nobody here can know whether the call is over.
+//! That is the one exception to the rule that a slot is held to the real end (L5).
+
+mod desk;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Json;
@@ -14,22 +16,22 @@ use axum::extract::{Path, State};
 use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
 use axum::http::{Request, StatusCode};
 use axum::response::{IntoResponse, Response};
-use paceline::{
-    Call, CallOutcome, Failed, Failure, Job, JobId, OnCrash, Outcome, Paceline, Priority, Report,
-    Skip, Span, Work, Worker,
-};
+use paceline::{Failed, Failure, Job, JobId, JobState, Outcome, Priority, Span, Work};
 use paceline_apps::http::announced::{announced, retry_after};
 use paceline_apps::http::{Refusal, refusal};
 use serde::{Deserialize, Serialize};
-use tokio::sync::oneshot;
 use utoipa::ToSchema;
 
+use self::desk::Payload;
 use crate::form::{json_body, read};
 use crate::jobs::number;
 use crate::openapi::OutcomeWord;
-use crate::problem::{Answer, Problem, not_submitted, shown};
+use crate::problem::{Answer, Problem};
 use crate::server::Shared;
+use crate::turns::{AT_ONCE, bounded, enter, missed};
 use crate::view::stamp;
+
+pub(crate) use self::desk::{PermitWorker, Permits};
 
 /// The kind of these jobs.
 pub(crate) const PERMIT_KIND: &str = "permit";
@@ -39,129 +41,8 @@ const LONGEST_WAIT: Span = Span::mins(10);
 /// How long a holder may take, unless it is said, and at most.
 const TTL: Span = Span::secs(60);
 const LONGEST_TTL: Span = Span::hours(1);
-/// Whoever would not wait at all still has to be looked at.
-pub(crate) const AT_ONCE: Span = Span::millis(100);
-/// Beyond a permit's own time.
-const BEYOND: Duration = Duration::from_mins(1);
-
-/// Those that wait for their turn, and those that have it.
-#[derive(Clone, Default)]
-pub(crate) struct Permits(Arc<Mutex<Desk>>);
-
-#[derive(Default)]
-struct Desk {
-    waiting: HashMap<u64, oneshot::Sender<()>>,
-    granted: HashMap<JobId, oneshot::Sender<Settling>>,
-    next: u64,
-}
-
-/// How a call went.
-struct Settling {
-    work: Work,
-    heard: oneshot::Sender<()>,
-}
-
-#[derive(Debug, Deserialize, Serialize)]
-struct Payload {
-    permit: u64,
-    ttl_ms: u64,
-}
-
-impl Permits {
-    fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait(&self) -> Waiting {
-        use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-        let (grant, granted) = oneshot::channel();
-        let mut desk = self.desk();
-        if desk.next == 0 {
-            // Numbers start where no earlier process was.
-            desk.next = RandomState::new().build_hasher().finish() >> 16;
-        }
-        desk.next += 1;
-        let number = desk.next;
-        desk.waiting.insert(number, grant);
-        Waiting { permits: self.clone(), number, granted }
-    }
-}
-
-/// One who waits for its turn. Dropped, it does no longer.
-struct Waiting {
-    permits: Permits,
-    number: u64,
-    granted: oneshot::Receiver<()>,
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.permits.desk().waiting.remove(&self.number);
-    }
-}
-
-/// One who has it. Dropped, it can no longer be settled.
-struct Holding<'a>(&'a Permits, JobId);
-
-impl Drop for Holding<'_> {
-    fn drop(&mut self) {
-        self.0.desk().granted.remove(&self.1);
-    }
-}
-
-/// Holds permits until they are settled.
-pub(crate) struct PermitWorker(Permits);
-
-impl PermitWorker {
-    pub(crate) fn new(permits: Permits) -> PermitWorker {
-        PermitWorker(permits)
-    }
-}
-
-fn lost(class: &str, why: &str) -> Failed {
-    Failed::lost(Failure::permanent(class).because(why))
-}
-
-impl Worker for PermitWorker {
-    async fn run(&self, call: Call) -> Work {
-        let Payload { permit, ttl_ms } = call.payload()?;
-        let (settle, settled) = oneshot::channel();
-        let job = call.id().job;
-        {
-            let mut desk = self.0.desk();
-            let Some(waiter) = desk.waiting.remove(&permit) else {
-                return Err(lost("gone", "nobody waits for it any more"));
-            };
-            desk.granted.insert(job, settle);
-            if waiter.send(()).is_err() {
-                desk.granted.remove(&job);
-                return Err(lost("gone", "its caller has left"));
-            }
-        }
-        let _holding = Holding(&self.0, job);
-        let settled = tokio::time::timeout(Duration::from_millis(ttl_ms), settled).await;
-        match settled {
-            Ok(Ok(Settling { work, heard })) => {
-                let _ = heard.send(());
-                work
-            }
-            _ => Err(lost("unknown", "the permit was not settled in its time")),
-        }
-    }
-
-    fn keeps_worker(&self) -> bool {
-        false
-    }
-
-    fn on_crash(&self) -> OnCrash {
-        OnCrash::End
-    }
-
-    fn timeout(&self, payload: &[u8], _lane: &str) -> Option<Duration> {
-        let Payload { ttl_ms, .. } = serde_json::from_slice(payload).ok()?;
-        Some(Duration::from_millis(ttl_ms) + BEYOND)
-    }
-}
+/// How long a permit of an earlier process may take to be taken up.
+const SOON: Duration = Duration::from_secs(2);
 
 /// What kind of turn is wanted.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -190,41 +71,6 @@ pub(crate) struct Granted {
     lane: String,
     /// Beyond it the permit counts as unknown, and its slot is free again.
     settle_by: String,
-}
-
-/// A job that is withdrawn if whoever asked for it goes away.
-pub(crate) struct Leaving {
-    pace: Paceline,
-    job: Option<JobId>,
-}
-
-impl Leaving {
-    pub(crate) fn new(pace: &Paceline, job: JobId) -> Leaving {
-        Leaving { pace: pace.clone(), job: Some(job) }
-    }
-
-    /// From here on it goes its own way.
-    pub(crate) fn stay(mut self) {
-        self.job = None;
-    }
-}
-
-impl Drop for Leaving {
-    fn drop(&mut self) {
-        if let Some(job) = self.job {
-            self.pace.withdraw(job);
-        }
-    }
-}
-
-/// A span of the caller's, within its bound.
-pub(crate) fn bounded(what: &str, text: Option<&str>, normal: Span, most: Span) -> Answer<Span> {
-    let Some(text) = text else { return Ok(normal) };
-    match text.parse::<Span>() {
-        Ok(span) if span <= most => Ok(span),
-        Ok(_) => Err(Problem::unprocessable(format!("`{what}` is at most {most}"))),
-        Err(error) => Err(Problem::unprocessable(format!("`{what}`: {error}"))),
-    }
 }
 
 /// Waits for a turn on a lane.
@@ -268,57 +114,9 @@ pub(crate) async fn grant(
         Ok(()) = &mut waiting.granted => {}
         report = report => return Err(missed(&shared, &lane, &*report?).await),
     }
-    let number = leaving.job.map_or(0, |job| job.0);
-    leaving.stay();
+    let JobId(number) = leaving.stay();
     let settle_by = stamp(shared.pace.now() + Duration::from(ttl));
     Ok((StatusCode::CREATED, Json(Granted { permit: number, lane, settle_by })).into_response())
-}
-
-/// Submits a job that somebody waits for; it is withdrawn if that somebody leaves.
-pub(crate) async fn enter(
-    shared: &Shared,
-    lane: &str,
-    job: Job,
-) -> Answer<(Leaving, impl Future<Output = Result<Arc<Report>, paceline::Ended>> + use<>)> {
-    let following = shared.pace.submit(job).await.map_err(|error| {
-        let unknown = matches!(
-            &error,
-            paceline::NotSubmitted::Unacceptable(paceline::SubmitError::UnknownLane(_))
-        );
-        if unknown {
-            return Problem::no_lane(lane);
-        }
-        not_submitted(&error, shared.pace.now()).about(lane)
-    })?;
-    Ok((Leaving::new(&shared.pace, following.id()), following.report()))
-}
-
-/// Why a turn never came.
-pub(crate) async fn missed(shared: &Shared, lane: &str, report: &Report) -> Problem {
-    let limited = |reason, wait| {
-        let detail = format!("`{}` had no place in time", shown(lane));
-        let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, reason, detail);
-        problem.about(lane).waiting(wait)
-    };
-    let problem = match report.calls.first().map(|call| &call.outcome) {
-        Some(CallOutcome::Skipped(Skip::MaxWait { wait, .. })) => {
-            let now = shared.pace.now();
-            return limited("max_wait", Some(*wait)).later(Some(now + Duration::from(*wait)), now);
-        }
-        Some(CallOutcome::Skipped(skip)) => limited(skip.reason(), None),
-        Some(CallOutcome::Failed(failure)) => {
-            let detail = failure.message.as_deref().unwrap_or(&failure.class).to_string();
-            Problem::new(StatusCode::BAD_GATEWAY, "failed", detail).about(lane)
-        }
-        _ => {
-            let detail = "it was cancelled".to_string();
-            Problem::new(StatusCode::CONFLICT, "cancelled", detail).about(lane)
-        }
-    };
-    // When the lane opens next is the best guess at when to come again.
-    let lanes = shared.pace.lanes().await.unwrap_or_default();
-    let open_at = lanes.iter().find(|it| *it.name == *lane).map(|it| shared.pace.wall(it.open_at));
-    problem.later(open_at, shared.pace.now())
 }
 
 /// How the call went.
@@ -366,27 +164,40 @@ pub(crate) async fn settle(
     let id = number(&id)?;
     let body = json_body(request, shared.terms.max_body).await?;
     let (work, outcome) = work(&read(&body)?, shared.pace.now())?;
-    let (heard, hears) = oneshot::channel();
-    let holder = shared.doors.permits.desk().granted.remove(&JobId(id));
-    let sent = holder.is_some_and(|holder| holder.send(Settling { work, heard }).is_ok());
-    if sent && hears.await.is_ok() {
-        // The slot is free when this answers.
-        if let Some(following) = shared.pace.follow(JobId(id)).await? {
-            following.report().await?;
+    let (permits, permit) = (&shared.doors.permits, JobId(id));
+    if !permits.settle(permit, work.clone()).await {
+        let state = permit_state(&shared, permit).await?;
+        // One of an earlier process is taken up in a moment.
+        let comes = async { tokio::time::timeout(SOON, permits.held(permit)).await.is_ok() };
+        let comes = state == JobState::Running && comes.await;
+        if !comes || !permits.settle(permit, work).await {
+            return Err(not_settled(permit, state));
         }
-        return Ok(Json(Settled { permit: id, outcome }));
     }
-    let known = shared.pace.job(JobId(id)).await?;
+    // The slot is free when this answers.
+    if let Some(following) = shared.pace.follow(permit).await? {
+        following.report().await?;
+    }
+    Ok(Json(Settled { permit: id, outcome }))
+}
+
+async fn permit_state(shared: &Shared, permit: JobId) -> Answer<JobState> {
+    let known = shared.pace.job(permit).await?;
     let known = known.filter(|job| *job.stored.record.spec.kind == *PERMIT_KIND);
-    let Some(known) = known else {
-        let detail = format!("no permit {id}");
-        return Err(Problem::new(StatusCode::NOT_FOUND, "unknown_permit", detail));
+    known.map(|job| job.state).ok_or_else(|| {
+        let detail = format!("no permit {permit}");
+        Problem::new(StatusCode::NOT_FOUND, "unknown_permit", detail)
+    })
+}
+
+fn not_settled(permit: JobId, state: JobState) -> Problem {
+    let why = match state {
+        JobState::Waiting => "is not granted yet",
+        JobState::Running => "is being settled by somebody else",
+        _ => "is settled: its time was over, or somebody was faster",
     };
-    let detail = match known.stored.report {
-        Some(_) => format!("permit {id} is settled: its time was over, or somebody was faster"),
-        None => format!("permit {id} is not granted yet"),
-    };
-    Err(Problem::new(StatusCode::CONFLICT, "settled", detail).about_job(JobId(id)))
+    let detail = format!("permit {permit} {why}");
+    Problem::new(StatusCode::CONFLICT, "settled", detail).about_job(permit)
 }
 
 /// What a settlement makes of the call.

@@ -20,9 +20,9 @@ use percent_encoding::percent_decode_str;
 use tokio::time::Instant;
 
 use crate::access::{Caller, TOKEN};
-use crate::permits::{AT_ONCE, bounded, enter, missed};
 use crate::problem::{Answer, Problem, shown};
 use crate::server::Shared;
+use crate::turns::{AT_ONCE, bounded, enter, missed};
 
 /// How long a request may wait for its turn, unless it says so, and at most.
 const BUDGET: Span = Span::secs(30);

@@ -215,6 +215,7 @@ fn setup(rng: &mut Rng) -> Setup {
         kind("fetch", OnCrash::Repeat),
         kind("pay", OnCrash::Fail),
         KindTerms { keeps_worker: false, ..kind("visit", OnCrash::End) },
+        KindTerms { keeps_worker: rng.one_in(2), ..kind("permit", OnCrash::TakeUp) },
     ];
     let (mut services, mut rosters) = (Vec::new(), Vec::new());
     if rng.one_in(3) {
@@ -325,7 +326,7 @@ fn work(world: &mut World, rng: &mut Rng, end: Time, most: u64) {
 }
 
 fn submission(world: &World, rng: &mut Rng, at: Time) -> Submission {
-    let kind = *rng.pick(&["fetch", "fetch", "fetch", "fetch", "pay", "visit"]);
+    let kind = *rng.pick(&["fetch", "fetch", "fetch", "fetch", "pay", "visit", "permit"]);
     let mut stages = Vec::new();
     for _ in 0..*rng.pick(&[1, 1, 1, 2, 3]) {
         let mut stage: Vec<Arc<str>> = Vec::new();
@@ -366,6 +367,11 @@ fn submission(world: &World, rng: &mut Rng, at: Time) -> Submission {
     spec.cost = n(*rng.pick(&[1, 1, 1, 1, 1, 2]));
     if let Some(attempts) = std::num::NonZeroU16::new(rng.range(1, 4) as u16) {
         spec.retry.attempts = attempts;
+    }
+    if kind == "permit" {
+        // One who makes its own call makes it once and shares it with nobody.
+        spec.retry.attempts = std::num::NonZeroU16::MIN;
+        spec.cache_key = None;
     }
     let mut job = Submission::new(spec, rng.next().to_le_bytes().as_slice().into());
     job.priority = (!rng.one_in(4)).then(|| *rng.pick(&Priority::ALL));

@@ -159,10 +159,14 @@ impl Book {
         self.halted = false;
         self.must_wake = Some(now.time);
         self.busy_until = now.time;
-        (self.busy, self.answered_early) = (0, 0);
+        let goes_on: Vec<AttemptId> =
+            self.tries.keys().copied().filter(|attempt| self.goes_on(*attempt)).collect();
         for lane in self.lanes.values_mut() {
-            lane.process_died(now.time);
+            lane.process_died(&goes_on, now.time);
         }
+        let tries = self.lanes.values().flat_map(|lane| &lane.tries);
+        self.busy = tries.filter(|known| !known.ended).map(|known| known.workers).sum();
+        self.answered_early = 0;
         self.configure_all(now.time);
         self.jobs_reopened();
         self.runs_reopened(now.time);

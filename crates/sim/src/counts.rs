@@ -26,7 +26,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    fn more(&mut self, kind: &'static str) {
+    pub(crate) fn more(&mut self, kind: &'static str) {
         *self.kinds.entry(kind).or_default() += 1;
     }
 

@@ -16,6 +16,7 @@ pub const MUTANTS: &[(Mutant, &str)] = &[
     (Mutant::SlotFreedEarly, "L5"),
     (Mutant::SlotFreedTwice, "L5"),
     (Mutant::SlotLost, "L5"),
+    (Mutant::TakenUpFree, "L5"),
     (Mutant::CooldownForgotten, "L6"),
     (Mutant::CooldownShortened, "L6"),
     (Mutant::ProbeByAll, "L7"),

@@ -28,9 +28,24 @@ pub(crate) struct Request {
     reaction: Option<Reaction>,
 }
 
+impl Request {
+    /// Whether it is on the wire without the process that made it, which is gone: what that one
+    /// knew of it is forgotten.
+    pub(crate) fn outlives(&mut self, goes_on: bool) -> bool {
+        let outlives = goes_on && self.sent_at.is_some();
+        if outlives {
+            (self.answered, self.told, self.aborted) = (false, false, false);
+        }
+        outlives
+    }
+}
+
 impl World {
     /// A worker takes an attempt; when it gets to write the request is another matter.
     pub(crate) fn dispatch(&mut self, start: Start) {
+        if let Some(begun_at) = start.begun_at {
+            return self.take_up(&start, begun_at);
+        }
         let request = Request {
             lane: start.lane,
             call: start.call,
@@ -54,6 +69,34 @@ impl World {
         };
         let early = start.start_at.since(self.now());
         self.after(early + delay, Next::Send(start.attempt));
+    }
+
+    /// A worker waits on for what an earlier process began. What that one never sent is lost.
+    fn take_up(&mut self, start: &Start, begun_at: Time) {
+        let now = self.now();
+        self.counts.more("taken up");
+        let (attempt, timeout) = (start.attempt, start.timeout);
+        self.trace.note(now, format_args!("take up #{} {}", start.call.job, start.lane));
+        let lost = Verdict::Lost { failure: Failure::permanent("unknown") };
+        let request = self.wire.entry(attempt).or_insert_with(|| Request {
+            lane: start.lane.clone(),
+            call: start.call,
+            send_by: start.send_by,
+            tell_start: false,
+            timeout,
+            sent_at: None,
+            answered: false,
+            told: false,
+            aborted: false,
+            disowned: false,
+            reaction: Some(Reaction::new(lost)),
+        });
+        let after = request.reaction.as_ref().map_or(Span::ZERO, |reaction| reaction.after);
+        let answer_at = request.sent_at.unwrap_or(begun_at) + after;
+        self.at(answer_at, Next::Answer(attempt));
+        if let Some(timeout) = timeout {
+            self.after(timeout, Next::Timeout(attempt));
+        }
     }
 
     /// The last check stands right before the write.
@@ -82,6 +125,12 @@ impl World {
             && matches!(reaction.told.verdict, Verdict::Moved { .. })
         {
             reaction.told.verdict = Verdict::Empty;
+        }
+        // Whoever makes its own call makes it once, whatever comes of it.
+        if let Verdict::Throttled { again, .. } = &mut reaction.told.verdict
+            && self.book.goes_on(attempt)
+        {
+            *again = false;
         }
         if tell {
             let delay = self.delay_of_start();

@@ -275,12 +275,14 @@ impl World {
         self.agenda.end_life();
         self.committing = None;
         self.inbox.clear();
-        for (&attempt, request) in &self.wire {
-            if request.sent_at.is_some() {
-                self.book.left_the_wire(attempt, self.clock.truth);
+        let (book, now) = (&mut self.book, self.clock.truth);
+        self.wire.retain(|&attempt, request| {
+            let goes_on = request.outlives(book.goes_on(attempt));
+            if !goes_on && request.sent_at.is_some() {
+                book.left_the_wire(attempt, now);
             }
-        }
-        self.wire.clear();
+            goes_on
+        });
         self.wake_at = None;
         if was_up {
             self.after(down, Next::Open);

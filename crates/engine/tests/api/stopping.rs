@@ -240,6 +240,10 @@ async fn b2_a_call_that_was_cut_off_is_not_made_twice_if_its_kind_says_so() {
     let waiting = pace.submit(ask("not sent")).await.expect("accepted").id();
     desk.next().await;
     soon(pace.stop(Duration::ZERO)).await.expect("stopped");
+    // Whoever does not know the kind leaves it as it is.
+    let stranger = start(Paceline::open(shelf.path()).lane(Lane::new("a")));
+    soon(stranger.pause("b")).await.expect("running").expect_err("a turn was taken");
+    soon(stranger.stop(Duration::ZERO)).await.expect("stopped");
     let (pace, mut desk) = open();
     let visit = desk.next().await;
     assert_eq!(visit.job, waiting.0);
@@ -247,6 +251,47 @@ async fn b2_a_call_that_was_cut_off_is_not_made_twice_if_its_kind_says_so() {
     soon(pace.idle()).await.expect("running");
     let job = soon(pace.job(cut_off)).await.expect("running").expect("it is known");
     assert_eq!(job.state, JobState::Failed);
+}
+
+/// Makes calls that go on whatever becomes of the process, and expects to begin them, or not to.
+struct Outliving<W>(W, bool);
+
+impl<W: Worker> Worker for Outliving<W> {
+    async fn run(&self, call: Call) -> Work {
+        assert_eq!(call.taken_up().is_none(), self.1);
+        self.0.run(call).await
+    }
+
+    fn on_crash(&self) -> OnCrash {
+        OnCrash::TakeUp
+    }
+}
+
+#[tokio::test]
+async fn b3_a_stop_waits_for_no_call_that_outlives_it_and_the_next_start_takes_it_up() {
+    let shelf = Shelf::new();
+    let open = |begins: bool| {
+        let (worker, desk) = desk();
+        let builder = Paceline::open(shelf.path()).lane(Lane::new("a"));
+        (start(builder.worker("ask", Outliving(worker, begins))), desk)
+    };
+    let (pace, mut desk) = open(true);
+    let goes_on = pace.submit(ask("goes on")).await.expect("accepted").id();
+    let waits = pace.submit(ask("waits")).await.expect("accepted").id();
+    let began = desk.next().await;
+    soon(pace.stop(LONG)).await.expect("stopped at once");
+    drop(began);
+    let (pace, mut desk) = open(false);
+    let visit = desk.next().await;
+    assert_eq!(visit.job, goes_on.0);
+    let over = soon(pace.job(waits)).await.expect("running").expect("it is known");
+    assert_eq!(over.state, JobState::Failed, "nobody waits for it any more");
+    visit.done();
+    soon(pace.idle()).await.expect("running");
+    let done = soon(pace.job(goes_on)).await.expect("running").expect("it is known");
+    assert_eq!(done.state, JobState::Done);
+    let report = done.stored.report.expect("it is finished");
+    assert_eq!(report.calls[0].attempts, 1, "it was made once");
 }
 
 #[tokio::test]

@@ -131,3 +131,19 @@ async fn permits_that_are_out_take_no_worker_from_others() {
     let body = r#"{"kind":"http","lanes":["shop"],"payload":{"path":"/"}}"#;
     assert_eq!(daemon.done(body).await["state"], "done");
 }
+
+#[tokio::test]
+async fn p5_as_many_permits_are_out_as_their_lane_allows_whatever_the_pool() {
+    let service = Service::kind().await;
+    let mut made = made(service.address);
+    made.builder = made
+        .builder
+        .lane(paceline::Lane::new("wide").in_flight(40))
+        .settings(|settings| settings.pool.lane_share = paceline::Portion::thousandths(500));
+    let daemon = made.start().await;
+    for _ in 0..40 {
+        permit(&daemon, "wide", r#"{"max_wait": "0s"}"#).await;
+    }
+    let one_more = daemon.post("/api/v1/lanes/wide/permits", r#"{"max_wait": "0s"}"#).await;
+    assert_eq!(one_more.status, 429);
+}

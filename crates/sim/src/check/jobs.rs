@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use paceline_core::{
-    Answer, AttemptId, Blob, CallId, CallRecord, JobId, JobRecord, JobSpec, JobState, Outcome,
-    Priority, Report, Reservation, Skip, Span, Terms, Time, Told, Until, Verdict, backoff,
+    Answer, AttemptId, Blob, CallId, CallRecord, JobId, JobRecord, JobSpec, JobState, KindTerms,
+    OnCrash, Outcome, Priority, Report, Reservation, Skip, Span, Terms, Time, Told, Until, Verdict,
+    backoff,
 };
 
 use super::Book;
@@ -233,6 +234,17 @@ impl Book {
         }
     }
 
+    /// Whether an attempt goes on when the process dies.
+    pub(crate) fn goes_on(&self, attempt: AttemptId) -> bool {
+        let lane = self.tries.get(&attempt).and_then(|lane| self.lanes.get(lane));
+        let Some(id) = lane.and_then(|lane| lane.find(attempt)).map(|known| known.call) else {
+            return false;
+        };
+        let Some(job) = self.jobs.get(&id.job) else { return false };
+        let runs = job.calls.get(usize::from(id.index)).map(|call| call.state);
+        runs == Some(State::Running(attempt)) && outlives(&self.setup.kinds, &job.spec)
+    }
+
     /// The engine starts anew: nothing runs, and what was never tried may be not due again.
     pub(super) fn jobs_reopened(&mut self) {
         let (now, wall) = (self.now, self.now.wall);
@@ -241,6 +253,7 @@ impl Book {
             let kinds = &self.setup.kinds;
             let job = self.jobs.get_mut(&id).expect("listed above");
             job.parked = !kinds.iter().any(|kind| kind.name == job.spec.kind);
+            let goes_on = outlives(kinds, &job.spec);
             let begun = |call: &CallBook| {
                 let shared = call.state == State::Shared && call.tries > 0;
                 shared || call.recorded || matches!(call.state, State::Settled | State::Running(_))
@@ -249,7 +262,7 @@ impl Book {
             let due = job.due.map_or(Time::ZERO, |due| now.engine_time(due));
             let place = due.max(job.submitted_at).min(now.time);
             for call in &mut job.calls {
-                if matches!(call.state, State::Running(_)) {
+                if matches!(call.state, State::Running(_)) && !goes_on {
                     call.state = State::Waiting;
                     // Its open reservation tells of it, also if this start is not committed.
                     call.recorded = true;
@@ -480,6 +493,11 @@ impl Book {
             self.broken("W4", format!("nobody cancelled job {}", report.job));
         }
     }
+}
+
+fn outlives(kinds: &[KindTerms], spec: &JobSpec) -> bool {
+    let kind = kinds.iter().find(|kind| kind.name == spec.kind);
+    kind.is_some_and(|kind| kind.on_crash == OnCrash::TakeUp)
 }
 
 fn new_call(lane: &Arc<str>, stage: u16) -> CallBook {

@@ -148,6 +148,11 @@ impl LaneBook {
         self.tries.iter().filter(|known| known.holds_slot()).count() as u32
     }
 
+    /// Workers of the pool that its attempts keep (P5).
+    pub(super) fn workers(&self) -> u32 {
+        self.tries.iter().filter(|known| known.holds_slot()).map(|known| known.workers).sum()
+    }
+
     /// Attempts without a slot that may still say how the service is: no probe beside them (L7).
     pub(super) fn open_verdicts(&self) -> u32 {
         let open = self.tries.iter().filter(|t| t.answered && !t.told && !t.ended);
@@ -161,12 +166,16 @@ impl LaneBook {
     }
 
     /// The process that made the attempts is gone: starts count as the store knows them, and an
-    /// attempt without an end has ended now.
-    pub(super) fn process_died(&mut self, now: Time) {
+    /// attempt without an end has ended now, unless it goes on without the process.
+    pub(super) fn process_died(&mut self, goes_on: &[AttemptId], now: Time) {
         let mut finish = self.last_finish;
         for known in &mut self.tries {
             known.counts_at = known.durable_at;
             known.start_known = true;
+            if goes_on.contains(&known.id) {
+                (known.told, known.answered, known.ended) = (false, false, false);
+                continue;
+            }
             known.ended = true;
             if !known.end_durable {
                 finish[known.priority.index()] = now;

@@ -75,8 +75,8 @@ impl Book {
         let pool = &self.setup.settings.pool;
         let share = pool.lane_share.of(u64::from(pool.max.get())).max(1) as u32;
         let probes = if lane.rung > 0 { lane.open_verdicts() } else { 0 };
-        let held = lane.held() + probes;
-        !lane.paused && held < lane.width().min(share) && self.group_has_room(lane.limits())
+        let room = lane.held() + probes < lane.width() && lane.workers() < share;
+        !lane.paused && room && self.group_has_room(lane.limits())
     }
 
     /// P1: in a lane nobody better who could go is passed over.

@@ -201,7 +201,7 @@ impl Book {
             broken.push(("Q3", format!("{} workers of {}", self.busy + 1, pool.max)));
         }
         let share = pool.lane_share.of(u64::from(pool.max.get())).max(1) as u32;
-        if lane.held() + 1 > share {
+        if lane.workers() + 1 > share {
             broken.push(("P5", format!("{name} holds more than its share of {share} workers")));
         }
         for (rule, words) in broken {

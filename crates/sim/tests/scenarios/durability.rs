@@ -194,3 +194,28 @@ fn b2_jobs_that_end_with_their_process_are_over_after_a_crash_and_charge_nothing
     11.050 report #4 done, all
     ");
 }
+
+#[test]
+fn l5_a_call_that_outlives_its_process_is_taken_up_with_its_slot() {
+    let mut world =
+        World::new().lane("nyaa", Limits::default()).kind("permit", OnCrash::TakeUp).latency("10s");
+    for n in 1..=2 {
+        world.submit(job(n).kind("permit").on("nyaa"));
+    }
+    world.submit(job(3).on("nyaa"));
+    world.run_for("2s");
+    world.crash_for("1s");
+    insta::assert_snapshot!(world.run_for("30s"), @"
+     0.000 start #1 nyaa background
+     2.000 crash
+     3.000 failed #2 nyaa crash
+     3.000 report #2 failed, inconclusive
+     3.000 take up #1 nyaa
+    10.000 done #1 nyaa
+    10.000 report #1 done, all
+    10.000 start #3 nyaa background
+    20.000 done #3 nyaa
+    20.000 report #3 done, all
+    ");
+    assert!(world.idle());
+}

@@ -190,3 +190,22 @@ fn q3_calls_that_keep_no_worker_leave_the_pool_to_others() {
     0.000 start #5 e background
     ");
 }
+
+#[test]
+fn p5_calls_that_keep_no_worker_are_bounded_by_their_lane_alone() {
+    let world = World::new().kind("visit", OnCrash::End).keeping_no_worker("visit").latency("10s");
+    let limits = Limits { in_flight: NonZeroU32::new(4).expect("4"), ..Limits::default() };
+    let mut world = world.lane("a", limits).settings(|settings| {
+        settings.pool.base = NonZeroU32::new(2).expect("2");
+        settings.pool.max = NonZeroU32::new(2).expect("2");
+    });
+    for n in 1..=5 {
+        world.submit(job(n).kind("visit").on("a"));
+    }
+    insta::assert_snapshot!(world.run_for("1s"), @"
+    0.000 start #1 a background
+    0.000 start #2 a background
+    0.000 start #3 a background
+    0.000 start #4 a background
+    ");
+}

@@ -1,0 +1,97 @@
+//! Turns: what permits and the relay share while somebody waits for a lane.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use paceline::{CallOutcome, Job, JobId, Paceline, Report, Skip, Span};
+
+use crate::problem::{Answer, Problem, not_submitted, shown};
+use crate::server::Shared;
+
+/// Whoever would not wait at all still has to be looked at.
+pub(crate) const AT_ONCE: Span = Span::millis(100);
+
+/// A job that is withdrawn if whoever asked for it goes away.
+pub(crate) struct Leaving {
+    pace: Paceline,
+    job: JobId,
+    stays: bool,
+}
+
+impl Leaving {
+    fn new(pace: &Paceline, job: JobId) -> Leaving {
+        Leaving { pace: pace.clone(), job, stays: false }
+    }
+
+    /// From here on it goes its own way.
+    pub(crate) fn stay(mut self) -> JobId {
+        self.stays = true;
+        self.job
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        if !self.stays {
+            self.pace.withdraw(self.job);
+        }
+    }
+}
+
+/// A span of the caller's, within its bound.
+pub(crate) fn bounded(what: &str, text: Option<&str>, normal: Span, most: Span) -> Answer<Span> {
+    let Some(text) = text else { return Ok(normal) };
+    match text.parse::<Span>() {
+        Ok(span) if span <= most => Ok(span),
+        Ok(_) => Err(Problem::unprocessable(format!("`{what}` is at most {most}"))),
+        Err(error) => Err(Problem::unprocessable(format!("`{what}`: {error}"))),
+    }
+}
+
+/// Submits a job that somebody waits for; it is withdrawn if that somebody leaves.
+pub(crate) async fn enter(
+    shared: &Shared,
+    lane: &str,
+    job: Job,
+) -> Answer<(Leaving, impl Future<Output = Result<Arc<Report>, paceline::Ended>> + use<>)> {
+    let following = shared.pace.submit(job).await.map_err(|error| {
+        let unknown = matches!(
+            &error,
+            paceline::NotSubmitted::Unacceptable(paceline::SubmitError::UnknownLane(_))
+        );
+        if unknown {
+            return Problem::no_lane(lane);
+        }
+        not_submitted(&error, shared.pace.now()).about(lane)
+    })?;
+    Ok((Leaving::new(&shared.pace, following.id()), following.report()))
+}
+
+/// Why a turn never came.
+pub(crate) async fn missed(shared: &Shared, lane: &str, report: &Report) -> Problem {
+    let limited = |reason, wait| {
+        let detail = format!("`{}` had no place in time", shown(lane));
+        let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, reason, detail);
+        problem.about(lane).waiting(wait)
+    };
+    let problem = match report.calls.first().map(|call| &call.outcome) {
+        Some(CallOutcome::Skipped(Skip::MaxWait { wait, .. })) => {
+            let now = shared.pace.now();
+            return limited("max_wait", Some(*wait)).later(Some(now + Duration::from(*wait)), now);
+        }
+        Some(CallOutcome::Skipped(skip)) => limited(skip.reason(), None),
+        Some(CallOutcome::Failed(failure)) => {
+            let detail = failure.message.as_deref().unwrap_or(&failure.class).to_string();
+            Problem::new(StatusCode::BAD_GATEWAY, "failed", detail).about(lane)
+        }
+        _ => {
+            let detail = "it was cancelled".to_string();
+            Problem::new(StatusCode::CONFLICT, "cancelled", detail).about(lane)
+        }
+    };
+    // When the lane opens next is the best guess at when to come again.
+    let lanes = shared.pace.lanes().await.unwrap_or_default();
+    let open_at = lanes.iter().find(|it| *it.name == *lane).map(|it| shared.pace.wall(it.open_at));
+    problem.later(open_at, shared.pace.now())
+}

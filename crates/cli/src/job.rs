@@ -35,7 +35,7 @@ Exit codes: 0 done, 1 failed or not found, 2 wrong usage, 75 refused or deferred
 enum Command {
     /// Hand in a job: a request, a command of the configuration, or JSON
     Add(Box<describe::Arguments>),
-    /// List jobs, the oldest first
+    /// List jobs, the oldest first unless told otherwise
     Ls(list::Arguments),
     /// One job: how it stands, or its report
     Show {

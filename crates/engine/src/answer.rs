@@ -6,7 +6,7 @@ use paceline_core::{
     Admission, Blob, Cancelled, JobId, JobState, LaneStatus, Lookup, Now, Numbered, Outcome,
     RosterStatus, RunError, ServiceStatus, SubmitError, Summary, UnknownLane, UnknownService, Why,
 };
-use paceline_store::{Among, Store, StoreError, StoredJob};
+use paceline_store::{Among, Cursor, Store, StoreError, StoredJob};
 
 use crate::turn::{Machine, RetryError};
 
@@ -28,8 +28,8 @@ pub enum Question {
     Job(JobId),
     /// What one job carries.
     Payload(JobId),
-    /// Jobs with numbers above the first, so many at most, that fit.
-    List(JobId, usize, Filter),
+    /// Jobs from there on, so many at most, that fit.
+    List(Cursor, usize, Filter),
     /// Jobs with this key: the unfinished one, and the newest finished one.
     Keyed(Blob),
     /// The newest finished job with each of these keys.
@@ -42,6 +42,8 @@ pub enum Question {
     Rosters,
     /// What is kept under a name.
     Note(Arc<str>),
+    /// The names that begin like this and keep something.
+    Notes(Arc<str>),
     /// Kept events with numbers above this one, so many at most.
     Events(u64, usize),
     /// What became of jobs that were handed in under a name.
@@ -87,6 +89,8 @@ pub enum Reply {
     Rosters(Vec<RosterStatus>),
     /// What is kept, if anything.
     Note(Option<Blob>),
+    /// The names, in their order.
+    Notes(Vec<Arc<str>>),
     /// Kept events, and the number of the next one to come.
     Events(Vec<Numbered>, u64),
     /// What is remembered, if anything.
@@ -174,7 +178,7 @@ impl<S: Store> Machine<S> {
                 Reply::Job(stored.map(|stored| Box::new(JobView { why, ..self.view(stored) })))
             }
             Question::Payload(job) => Reply::Payload(self.store.payload(job)?),
-            Question::List(after, most, filter) => self.list(after, most, &filter)?,
+            Question::List(from, most, filter) => self.list(from, most, &filter)?,
             Question::Keyed(key) => self.keyed(&key)?,
             Question::Finished(keys) => {
                 let found = self.store.finished(&keys)?;
@@ -185,6 +189,7 @@ impl<S: Store> Machine<S> {
             Question::Services => Reply::Services(self.core.service_statuses(now)),
             Question::Rosters => Reply::Rosters(self.core.roster_statuses(now)),
             Question::Note(name) => Reply::Note(self.store.note(&name)?),
+            Question::Notes(beginning) => Reply::Notes(self.store.notes(&beginning)?),
             Question::Events(after, most) => {
                 let events = self.store.events(after, most.min(MOST_EVENTS))?;
                 Reply::Events(events, self.core.counters().event)
@@ -209,7 +214,7 @@ impl<S: Store> Machine<S> {
     /// A page: as many jobs as asked for, or as many as may be looked at.
     fn list(
         &mut self,
-        mut after: JobId,
+        mut from: Cursor,
         most: usize,
         filter: &Filter,
     ) -> Result<Reply, StoreError> {
@@ -220,9 +225,10 @@ impl<S: Store> Machine<S> {
             _ => Among::All,
         };
         loop {
-            let jobs = self.store.list(after, most.clamp(1, MOST_READ), among)?;
+            let jobs = self.store.list(from, most.clamp(1, MOST_READ), among)?;
             let Some(last) = jobs.last() else { return Ok(Reply::List(page, None)) };
-            (after, seen) = (last.record.id, seen + jobs.len());
+            let last = last.record.id;
+            (from, seen) = (from.at(last), seen + jobs.len());
             for stored in jobs {
                 let view = self.view(stored);
                 let id = view.stored.record.id;
@@ -235,7 +241,7 @@ impl<S: Store> Machine<S> {
                 }
             }
             if seen >= MOST_LISTED {
-                return Ok(Reply::List(page, Some(after)));
+                return Ok(Reply::List(page, Some(last)));
             }
         }
     }

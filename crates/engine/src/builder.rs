@@ -297,7 +297,7 @@ mod tests {
     use super::*;
     use crate::driver::Ended;
     use paceline_core::{Blob, CachedAnswer, JobId, Lookup, Numbered, Record, Stamp, Write};
-    use paceline_store::{Among, StoredJob};
+    use paceline_store::{Among, Cursor, StoredJob};
 
     /// A store with a bug, to stand for any bug on the driver's thread.
     struct Broken;
@@ -320,7 +320,7 @@ mod tests {
         ) -> Result<Vec<Option<CachedAnswer>>, StoreError> {
             Ok(vec![None; lookups.len()])
         }
-        fn list(&mut self, _: JobId, _: usize, _: Among) -> Result<Vec<StoredJob>, StoreError> {
+        fn list(&mut self, _: Cursor, _: usize, _: Among) -> Result<Vec<StoredJob>, StoreError> {
             Ok(Vec::new())
         }
         fn job(&mut self, _: JobId) -> Result<Option<StoredJob>, StoreError> {
@@ -328,6 +328,9 @@ mod tests {
         }
         fn note(&mut self, _: &str) -> Result<Option<Blob>, StoreError> {
             Ok(None)
+        }
+        fn notes(&mut self, _: &str) -> Result<Vec<Arc<str>>, StoreError> {
+            Ok(Vec::new())
         }
         fn finished(&mut self, keys: &[Blob]) -> Result<Vec<Option<StoredJob>>, StoreError> {
             Ok(vec![None; keys.len()])

@@ -227,6 +227,8 @@ impl<S: Store> Driver<S> {
                 Message::Ask(Input::RunService(_, to)) if self.stop_at.is_some() => {
                     let _ = to.send(Reply::Run(Err(SubmitError::Stopping.into())));
                 }
+                // Whoever asked and went away needs no answer.
+                Message::Ask(Input::Ask(_, to)) if to.is_closed() => {}
                 Message::Ask(input) => inputs.push(asked(input)),
                 Message::Follow(job, follower, to) => {
                     let waiter = Waiter::Latecomer(job, follower, to);
@@ -299,7 +301,6 @@ impl<S: Store> Driver<S> {
                 }
                 drop(asker.send(reply));
             }
-            // Whoever asked and went away needs no answer.
             (Waiter::Asker(asker), reply) => drop(asker.send(reply)),
             (Waiter::Followers(_), _) => unreachable!("followers only ever submit"),
         }

@@ -1,6 +1,8 @@
 //! Work that is handed in once, however often its caller repeats itself: what became of it is
 //! remembered in the very commit that accepts it.
 
+use std::collections::BTreeMap;
+
 use paceline_core::{Admission, Blob, CachedAnswer, CachedValue, Span, SubmitError, Time, Write};
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +18,8 @@ pub struct Once {
     pub mark: String,
     /// For how long.
     pub keep: Span,
+    /// What was refused before it came here, and why, by its place in the whole list.
+    pub refused: BTreeMap<usize, String>,
 }
 
 /// What became of an earlier submission.
@@ -23,7 +27,7 @@ pub struct Once {
 pub struct Remembered {
     /// What was told with it.
     pub mark: String,
-    /// What became of each job: its admission, or why it can never be accepted.
+    /// What became of each job of the whole list: its admission, or why it can never be accepted.
     pub jobs: Vec<Result<Admission, String>>,
 }
 
@@ -35,9 +39,16 @@ impl Once {
         now: Time,
     ) -> Option<Write> {
         admissions.iter().flatten().find_map(|admission| admission.job())?;
-        let told = |it: &Result<Admission, SubmitError>| it.clone().map_err(|e| e.to_string());
-        let remembered =
-            Remembered { mark: self.mark, jobs: admissions.iter().map(told).collect() };
+        let mut refused = self.refused;
+        let mut jobs = Vec::with_capacity(admissions.len() + refused.len());
+        for admission in admissions {
+            while let Some(why) = refused.remove(&jobs.len()) {
+                jobs.push(Err(why));
+            }
+            jobs.push(admission.clone().map_err(|error| error.to_string()));
+        }
+        jobs.extend(refused.into_values().map(Err));
+        let remembered = Remembered { mark: self.mark, jobs };
         let value = serde_json::to_vec(&remembered).expect("plain words are JSON").into();
         Some(Write::Answer(CachedAnswer {
             lane: PLACE.into(),

@@ -10,7 +10,7 @@ use paceline_core::{
     Admission, Blob, Cancelled, Event, JobId, LaneStatus, Limits, Numbered, RosterStatus,
     ServiceStatus, Span, Submission, SubmitError, Summary, Time, UnknownLane, UnknownService, Why,
 };
-use paceline_store::Store;
+use paceline_store::{Cursor, Store};
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
 
 use crate::answer::{Filter, JobView, Question, Reply};
@@ -190,9 +190,16 @@ impl Paceline {
     pub async fn hand_in(
         &self,
         jobs: impl IntoIterator<Item = Job>,
-        once: Option<Once>,
+        mut once: Option<Once>,
     ) -> Result<Vec<Result<Admission, NotSubmitted>>, Ended> {
         let jobs: Vec<_> = jobs.into_iter().map(|job| self.prepare(job)).collect();
+        if let Some(once) = &mut once {
+            let free = (0..).filter(|place| !once.refused.contains_key(place));
+            let wrong =
+                free.zip(&jobs).filter_map(|(place, job)| Some((place, job.as_ref().err()?)));
+            let wrong: Vec<_> = wrong.map(|(place, error)| (place, error.to_string())).collect();
+            once.refused.extend(wrong);
+        }
         let permits = u32::try_from(jobs.len().min(MOST_SUBMITTING)).expect("bounded above");
         let permit = self.shared.submitting.acquire_many(permits).await;
         let _permit = permit.expect("the semaphore is never closed");
@@ -211,8 +218,7 @@ impl Paceline {
         Ok(jobs.into_iter().map(|job| job.and_then(|()| next())).collect())
     }
 
-    /// What became of jobs that were handed in under this name. Jobs that were described wrongly
-    /// are not among them.
+    /// What became of jobs that were handed in under this name.
     pub async fn remembered(&self, name: &[u8]) -> Result<Option<Remembered>, Ended> {
         match self.ask(|to| Input::Ask(Question::Remembered(name.into()), to)).await? {
             Reply::Remembered(value) => {
@@ -338,16 +344,16 @@ impl Paceline {
         crate::clock::system_time(now.wall_time(moment))
     }
 
-    /// A page of jobs with numbers above `after` that fit, and where the next page starts, if there
-    /// is one. A page may be short, or empty, though there is a next one: no question looks at more
-    /// than so many jobs.
+    /// A page of jobs that fit, from there on, and the job after which the next page starts, if there
+    /// is one. `None` begins with the oldest, [`Cursor::NEWEST`] with the newest. A page may be
+    /// short, or empty, though there is a next one: no question looks at more than so many jobs.
     pub async fn list(
         &self,
-        after: Option<JobId>,
+        from: impl Into<Cursor>,
         most: usize,
         filter: impl Into<Filter>,
     ) -> Result<(Vec<JobView>, Option<JobId>), Ended> {
-        let question = Question::List(after.unwrap_or_default(), most, filter.into());
+        let question = Question::List(from.into(), most, filter.into());
         match self.ask(|to| Input::Ask(question, to)).await? {
             Reply::List(page, next) => Ok((page, next)),
             other => unreachable!("a list is answered by {other:?}"),
@@ -455,6 +461,14 @@ impl Paceline {
         match self.ask(|to| Input::Ask(Question::Note(name.into()), to)).await? {
             Reply::Note(note) => Ok(note),
             other => unreachable!("a note is answered by {other:?}"),
+        }
+    }
+
+    /// The names that begin like this and keep something, in their order.
+    pub async fn notes(&self, beginning: &str) -> Result<Vec<Arc<str>>, Ended> {
+        match self.ask(|to| Input::Ask(Question::Notes(beginning.into()), to)).await? {
+            Reply::Notes(names) => Ok(names),
+            other => unreachable!("names are answered by {other:?}"),
         }
     }
 

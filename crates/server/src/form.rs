@@ -1,62 +1,15 @@
-//! What callers send: bodies read within bounds, and jobs as they are asked for.
+//! Jobs as callers ask for them.
 
-use std::time::Duration;
-
-use axum::body::{Body, Bytes};
-use axum::http::header::{CONTENT_TYPE, HeaderMap};
-use axum::http::{Request, StatusCode};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use paceline::{Job, OnDuplicate, Priority};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::doors::Doors;
-use crate::problem::{Answer, Problem};
+use crate::problem::Problem;
 
-/// How long a body may take to arrive.
-const BODY_WITHIN: Duration = Duration::from_secs(30);
 /// Jobs in one request.
 pub(crate) const MOST_JOBS: usize = 10_000;
-
-/// The body of a request, if it is JSON, no larger than `most`, and there in time.
-pub(crate) async fn json_body(request: Request<Body>, most: usize) -> Answer<Bytes> {
-    if !is_json(request.headers()) {
-        let detail = "send JSON, as `Content-Type: application/json` says";
-        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", detail));
-    }
-    let body = Limited::new(request.into_body(), most).collect();
-    match tokio::time::timeout(BODY_WITHIN, body).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            let detail = format!("a body has at most {most} bytes: send less at a time");
-            Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail))
-        }
-        Ok(Err(_)) => Err(Problem::malformed("the body was cut off")),
-        Err(_) => {
-            let detail = format!("the body did not arrive in {} s", BODY_WITHIN.as_secs());
-            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "slow", detail))
-        }
-    }
-}
-
-fn is_json(headers: &HeaderMap) -> bool {
-    let said = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let said = said.and_then(|said| said.split(';').next()).unwrap_or_default().trim();
-    said.eq_ignore_ascii_case("application/json")
-}
-
-/// Reads JSON; a mistake is told with its place.
-pub(crate) fn read<T: DeserializeOwned>(body: &[u8]) -> Answer<T> {
-    serde_json::from_slice(body).map_err(|error| {
-        let detail = format!("the body is not what is expected here: {error}");
-        match error.classify() {
-            serde_json::error::Category::Data => Problem::unprocessable(detail),
-            _ => Problem::malformed(detail),
-        }
-    })
-}
 
 /// What to do, where, and on which terms. Spans are written like `90s` or `1h30m`.
 #[derive(Debug, Deserialize, ToSchema)]

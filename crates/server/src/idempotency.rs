@@ -1,6 +1,6 @@
 //! `Idempotency-Key`: a request that is sent again, because its answer was lost, does nothing twice.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::http::StatusCode;
@@ -74,7 +74,9 @@ impl Pass {
         Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "key_reused", detail))
     }
 
-    pub(crate) fn once(&self) -> Once {
-        Once { name: self.name.as_slice().into(), mark: self.mark.clone(), keep: KEPT_FOR }
+    /// What is remembered beside what becomes of the jobs: those that were refused beforehand.
+    pub(crate) fn once(&self, refused: BTreeMap<usize, String>) -> Once {
+        let (name, mark) = (self.name.as_slice().into(), self.mark.clone());
+        Once { name, mark, keep: KEPT_FOR, refused }
     }
 }

@@ -1,189 +1,27 @@
-//! Jobs: submitted, looked at, withdrawn, tried again.
+//! Jobs: looked at, withdrawn, tried again.
 
-use std::time::Duration;
-
-use axum::Extension;
 use axum::Json;
-use axum::body::{Body, Bytes};
 use axum::extract::{Path, Query, State};
-use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
-use axum::http::{Request, StatusCode};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use paceline::{Cancelled, Filter, Job, JobId, JobState};
+use paceline::{Cancelled, Cursor, Filter, JobId, JobState};
 use paceline_apps::call::HTTP_KIND;
 use paceline_apps::command::COMMAND_KIND;
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::access::Caller;
-use crate::form::{JobForm, MOST_JOBS, json_body, read};
-use crate::idempotency::Pass;
-use crate::openapi::{JobDoc, JobPage, Jobs};
+use crate::openapi::{JobDoc, JobPage};
 use crate::problem::{Answer, Problem, not_retried};
 use crate::server::Shared;
+use crate::submit::Admissions;
 use crate::view::{Admitted, JobShown, WhyView, whys};
 
-/// The longest that an answer is held back.
-const LONGEST_WAIT: u64 = 300;
 /// Jobs of one page, unless it is said.
 const PAGE: usize = 100;
 /// Jobs of one page at most.
 const LARGEST_PAGE: usize = 1_000;
 /// Questions that are asked for one page, so that it is seldom empty.
 const MOST_LOOKS: usize = 25;
-
-/// What became of submitted jobs, in their order.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Admissions {
-    jobs: Vec<Admitted>,
-}
-
-/// Submits jobs.
-///
-/// One job, or a list of them in one commit. Accepted means durable. In a list each job is refused
-/// for itself; a job that comes alone is refused with a problem.
-#[utoipa::path(
-    post, path = "/jobs", tag = "jobs",
-    request_body(content = Jobs, content_type = "application/json"),
-    params(
-        ("Prefer" = Option<String>, Header, description = "`wait=30` holds the answer until the reports are there, at most so many seconds"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Sent again with the same key and body, a request does nothing twice, for 24 hours"),
-    ),
-    responses(
-        (status = 202, description = "What became of each", body = Admissions),
-        (status = 200, description = "The same, with all reports", body = Admissions),
-        (status = 409, description = "The same work is under way and `on_duplicate` is `refuse`, or a request with this key is being answered", body = Problem),
-        (status = 422, description = "A job that can never be accepted as it is, or a key that was used with another body", body = Problem),
-        (status = 503, description = "No room: try again then", body = Problem),
-    ),
-)]
-pub(crate) async fn submit(
-    State(shared): State<Shared>,
-    Extension(caller): Extension<Caller>,
-    request: Request<Body>,
-) -> Answer<Response> {
-    let headers = request.headers().clone();
-    let wait = wait_of(&headers);
-    let body = json_body(request, shared.terms.max_body).await?;
-    let (jobs, alone) = jobs_of(&body, &shared)?;
-    let pass = shared.in_flight.enter(&caller, &headers, &body)?;
-    let (mut told, replayed) = admit(&shared, jobs, pass.as_ref()).await?;
-    drop(pass);
-    if alone && let Some(problem) = told[0].problem.take() {
-        return Err(problem);
-    }
-    let mut status = StatusCode::ACCEPTED;
-    if let Some(wait) = wait
-        && attend(&shared, &mut told, wait).await?
-    {
-        status = StatusCode::OK;
-    }
-    let mut response = (status, Json(Admissions { jobs: told })).into_response();
-    let headers = response.headers_mut();
-    if let Some(wait) = wait {
-        let applied = HeaderValue::from_str(&format!("wait={}", wait.as_secs()));
-        headers.insert(PREFERENCE_APPLIED, applied.expect("a number is plain"));
-    }
-    if replayed {
-        headers.insert(REPLAYED, HeaderValue::from_static("true"));
-    }
-    Ok(response)
-}
-
-const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
-const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
-
-type Wish = Result<Job, Problem>;
-
-/// The jobs of a body, and whether it is one that came alone.
-fn jobs_of(body: &Bytes, shared: &Shared) -> Answer<(Vec<Wish>, bool)> {
-    if body.trim_ascii_start().first() != Some(&b'[') {
-        let job = read::<JobForm>(body)?.job(&shared.doors)?;
-        return Ok((vec![Ok(job)], true));
-    }
-    let forms: Vec<JobForm> = read(body)?;
-    if forms.len() > MOST_JOBS {
-        let detail = format!("{} jobs in one request: at most {MOST_JOBS}", forms.len());
-        return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail));
-    }
-    Ok((forms.into_iter().map(|form| form.job(&shared.doors)).collect(), false))
-}
-
-/// Hands jobs in, or finds what became of them the first time.
-async fn admit(
-    shared: &Shared,
-    jobs: Vec<Wish>,
-    pass: Option<&Pass>,
-) -> Answer<(Vec<Admitted>, bool)> {
-    let pace = &shared.pace;
-    let mut good = Vec::with_capacity(jobs.len());
-    let problems: Vec<Option<Problem>> =
-        jobs.into_iter().map(|job| job.map(|job| good.push(job)).err()).collect();
-    let known = match pass {
-        Some(pass) => pace.remembered(pass.name()).await?,
-        None => None,
-    };
-    let replayed = known.is_some();
-    let now = pace.now();
-    let told: Vec<Result<Admitted, Problem>> = if let (Some(known), Some(pass)) = (known, pass) {
-        pass.compare(&known.mark)?;
-        if known.jobs.len() != good.len() {
-            return Err(forgotten());
-        }
-        let admitted = |it: Result<_, String>| match it {
-            Ok(admission) => Admitted::of(Ok(admission), now),
-            Err(detail) => Err(Problem::unprocessable(detail)),
-        };
-        known.jobs.into_iter().map(admitted).collect()
-    } else {
-        let told = pace.hand_in(good, pass.map(Pass::once)).await?;
-        told.into_iter().map(|it| Admitted::of(it, now)).collect()
-    };
-    let mut told = told.into_iter();
-    let each = problems.into_iter().map(|problem| {
-        let told = problem.map_or_else(|| told.next().unwrap_or_else(|| Err(forgotten())), Err);
-        told.unwrap_or_else(Admitted::refused)
-    });
-    Ok((each.collect(), replayed))
-}
-
-/// What was acceptable when it was first sent is no longer, or the other way round.
-fn forgotten() -> Problem {
-    Problem::new(StatusCode::CONFLICT, "changed", "the lanes have changed since it was first sent")
-}
-
-/// `wait=30` of `Prefer` (RFC 7240).
-fn wait_of(headers: &HeaderMap) -> Option<Duration> {
-    let said = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
-    let mut words = said.flat_map(|said| said.split([',', ';']));
-    let seconds = words.find_map(|word| {
-        let (name, value) = word.trim().split_once('=')?;
-        name.trim().eq_ignore_ascii_case("wait").then(|| value.trim().parse::<u64>().ok())?
-    });
-    seconds.map(|seconds| Duration::from_secs(seconds.min(LONGEST_WAIT)))
-}
-
-/// Waits for reports; says whether all came.
-async fn attend(shared: &Shared, told: &mut [Admitted], wait: Duration) -> Answer<bool> {
-    let until = Instant::now() + wait;
-    let mut following = Vec::with_capacity(told.len());
-    for admitted in told.iter() {
-        following.push(match admitted.job {
-            Some(job) => shared.pace.follow(JobId(job)).await?,
-            None => None,
-        });
-    }
-    let mut all = true;
-    for (admitted, following) in told.iter_mut().zip(following) {
-        let Some(following) = following else { continue };
-        match tokio::time::timeout_at(until, following.report()).await {
-            Ok(report) => admitted.report = Some(report?),
-            Err(_) => all = false,
-        }
-    }
-    Ok(all)
-}
 
 /// Which jobs are listed.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -201,11 +39,34 @@ pub(crate) struct Wanted {
     key: Option<String>,
     /// Of this tenant.
     tenant: Option<String>,
-    /// `next` of the page before.
+    /// Which come first: `oldest` if it is not said.
+    #[serde(default)]
+    #[param(inline)]
+    order: Order,
+    /// `next` of the page before, with the same `order`.
     cursor: Option<u64>,
     /// Jobs of one page: 100 if it is not said.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
+}
+
+/// Which jobs come first.
+#[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum Order {
+    #[default]
+    Oldest,
+    Newest,
+}
+
+impl Order {
+    /// Where a list begins, or goes on.
+    fn from(self, last: Option<JobId>) -> Cursor {
+        match self {
+            Order::Oldest => last.into(),
+            Order::Newest => last.map_or(Cursor::NEWEST, Cursor::Before),
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -216,7 +77,7 @@ pub(crate) struct Page {
 
 /// Lists jobs.
 ///
-/// By their numbers, the oldest first, without the values of answers. A page may be short though
+/// By their numbers, without the values of answers. A page may be short though
 /// there is a next one.
 #[utoipa::path(
     get, path = "/jobs", tag = "jobs", params(Wanted),
@@ -245,7 +106,7 @@ pub(crate) async fn list(
         next = None;
     } else {
         for _ in 0..MOST_LOOKS {
-            (jobs, next) = pace.list(next, most, filter.clone()).await?;
+            (jobs, next) = pace.list(wanted.order.from(next), most, filter.clone()).await?;
             if !jobs.is_empty() || next.is_none() {
                 break;
             }
@@ -379,23 +240,4 @@ pub(crate) async fn retry(
     let admission = shared.pace.retry(JobId(id)).await?.map_err(|error| not_retried(&error))?;
     let admitted = Admitted::of(Ok(admission), shared.pace.now())?;
     Ok((StatusCode::ACCEPTED, Json(Admissions { jobs: vec![admitted] })).into_response())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_preference_to_wait_is_read_where_it_stands_and_bounded() {
-        let wait = |said: &'static str| {
-            let mut headers = HeaderMap::new();
-            headers.insert("prefer", HeaderValue::from_static(said));
-            wait_of(&headers).map(|wait| wait.as_secs())
-        };
-        assert_eq!(wait("wait=30"), Some(30));
-        assert_eq!(wait("respond-async, Wait = 5"), Some(5));
-        assert_eq!(wait("wait=99999"), Some(300));
-        assert_eq!(wait("wait=soon"), None);
-        assert_eq!(wait("return=minimal"), None);
-    }
 }

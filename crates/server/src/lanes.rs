@@ -11,7 +11,7 @@ use paceline::{Lane, Limits, Portion, Priority, Rate, Span, UnknownLane, Window}
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::form::{json_body, read};
+use crate::body::read;
 use crate::problem::{Answer, Problem, not_changed};
 use crate::server::Shared;
 use crate::view::LaneShown;
@@ -183,7 +183,7 @@ pub(crate) async fn change(
     Path(name): Path<String>,
     request: Request<Body>,
 ) -> Answer<Json<LaneShown>> {
-    let body = json_body(request, shared.terms.max_body).await?;
+    let body = shared.json(request).await?;
     let form: LaneForm = read(&body)?;
     if !body.trim_ascii_start().starts_with(b"{") {
         return Err(Problem::unprocessable("the rules of a lane are an object"));

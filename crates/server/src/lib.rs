@@ -7,6 +7,7 @@
 
 // What it is made of.
 mod access;
+mod body;
 mod doors;
 mod problem;
 mod server;
@@ -22,6 +23,7 @@ mod openapi;
 mod permits;
 mod relay;
 mod services;
+mod submit;
 mod turns;
 mod view;
 

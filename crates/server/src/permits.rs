@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use self::desk::Payload;
-use crate::form::{json_body, read};
+use crate::body::read;
 use crate::jobs::number;
 use crate::openapi::OutcomeWord;
 use crate::problem::{Answer, Problem};
@@ -93,7 +93,7 @@ pub(crate) async fn grant(
     Path(lane): Path<String>,
     request: Request<Body>,
 ) -> Answer<Response> {
-    let body = json_body(request, shared.terms.max_body).await?;
+    let body = shared.json(request).await?;
     let form: PermitForm = read(&body)?;
     let max_wait = bounded("max_wait", form.max_wait.as_deref(), MAX_WAIT, LONGEST_WAIT)?;
     let ttl = bounded("ttl", form.ttl.as_deref(), TTL, LONGEST_TTL)?;
@@ -162,7 +162,7 @@ pub(crate) async fn settle(
     request: Request<Body>,
 ) -> Answer<Json<Settled>> {
     let id = number(&id)?;
-    let body = json_body(request, shared.terms.max_body).await?;
+    let body = shared.json(request).await?;
     let (work, outcome) = work(&read(&body)?, shared.pace.now())?;
     let (permits, permit) = (&shared.doors.permits, JobId(id));
     if !permits.settle(permit, work.clone()).await {

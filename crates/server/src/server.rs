@@ -18,19 +18,21 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::access::Access;
+use crate::body::{Bodies, Sent};
 use crate::doors::Doors;
 use crate::hub::Hub;
 use crate::idempotency::InFlight;
 use crate::meters::Meters;
-use crate::problem::Problem;
-use crate::{events, health, jobs, lanes, openapi, permits, relay, services};
+use crate::problem::{Answer, Problem};
+use crate::{events, health, jobs, lanes, openapi, permits, relay, services, submit};
 
 /// What the daemon is told before it answers.
 #[derive(Clone, Debug)]
 pub struct Terms {
     /// Who may ask for what.
     pub access: Access,
-    /// The largest body, in bytes. What is relayed is not counted: it is not kept.
+    /// The largest body, in bytes; all together take no more than eight times as much. What is
+    /// relayed is not counted: it is not kept.
     pub max_body: usize,
 }
 
@@ -47,7 +49,8 @@ pub(crate) struct Shared(Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) pace: Paceline,
     pub(crate) doors: Doors,
-    pub(crate) terms: Terms,
+    pub(crate) access: Access,
+    bodies: Bodies,
     pub(crate) hub: Hub,
     pub(crate) meters: Meters,
     pub(crate) in_flight: InFlight,
@@ -66,6 +69,11 @@ impl Inner {
     pub(crate) fn stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
+
+    /// The body of a request, within its bounds.
+    pub(crate) async fn json(&self, request: Request<Body>) -> Answer<Sent> {
+        self.bodies.json(request, self.pace.now()).await
+    }
 }
 
 /// A state in one word.
@@ -83,7 +91,7 @@ pub(crate) const fn word(state: JobState) -> &'static str {
 /// All paths with their descriptions, except the relay, which has none.
 pub(crate) fn routes() -> OpenApiRouter<Shared> {
     let api = OpenApiRouter::new()
-        .routes(routes!(jobs::submit, jobs::list))
+        .routes(routes!(submit::submit, jobs::list))
         .routes(routes!(jobs::show))
         .routes(routes!(jobs::why))
         .routes(routes!(jobs::cancel))
@@ -134,7 +142,8 @@ impl Server {
         let shared = Shared(Arc::new(Inner {
             pace,
             doors,
-            terms,
+            access: terms.access,
+            bodies: Bodies::new(terms.max_body),
             hub: Hub::new(),
             meters: Meters::new(),
             in_flight: InFlight::default(),
@@ -171,7 +180,7 @@ impl Server {
 
 /// Lets a request in, or not, and counts its answer.
 async fn let_in(State(shared): State<Shared>, mut request: Request<Body>, next: Next) -> Response {
-    let admitted = shared.terms.access.admit(request.method(), request.uri(), request.headers());
+    let admitted = shared.access.admit(request.method(), request.uri(), request.headers());
     let response = match admitted {
         Ok(caller) => {
             request.extensions_mut().insert(caller);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use paceline_core::{
     Blob, CachedAnswer, JobId, Lookup, Mutant, Numbered, Record, Reservation, Stamp, Time, Write,
 };
-use paceline_store::{Among, Memory, Sqlite, Store, StoreError, StoredJob};
+use paceline_store::{Among, Cursor, Memory, Sqlite, Store, StoreError, StoredJob};
 
 /// What outlives the process.
 #[derive(Debug)]
@@ -175,6 +175,10 @@ impl Store for Faulty {
         self.inner.0.note(name)
     }
 
+    fn notes(&mut self, beginning: &str) -> Result<Vec<Arc<str>>, StoreError> {
+        self.inner.0.notes(beginning)
+    }
+
     fn answers(
         &mut self,
         lookups: &[Lookup],
@@ -185,11 +189,11 @@ impl Store for Faulty {
 
     fn list(
         &mut self,
-        after: JobId,
+        from: Cursor,
         most: usize,
         among: Among,
     ) -> Result<Vec<StoredJob>, StoreError> {
-        self.inner.0.list(after, most, among)
+        self.inner.0.list(from, most, among)
     }
 
     fn job(&mut self, id: JobId) -> Result<Option<StoredJob>, StoreError> {

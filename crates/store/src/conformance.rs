@@ -13,7 +13,7 @@ use paceline_core::{
     Stamp, Terms, Time, Until, Write,
 };
 
-use crate::{Among, PRUNE_STEP, Store, StoredJob};
+use crate::{Among, Cursor, PRUNE_STEP, Store, StoredJob};
 
 /// Opens one place again and again; whoever asks has dropped what it opened before.
 pub type Open = Box<dyn FnMut() -> Box<dyn Store>>;
@@ -34,6 +34,7 @@ pub fn all(fresh: &mut dyn FnMut() -> Open) {
         every_outcome_is_kept_exactly,
         jobs_are_listed_in_pages,
         finding::unfinished_jobs_are_listed_alone,
+        finding::jobs_are_listed_from_either_end,
         finding::the_newest_finished_job_is_found_by_its_key,
         finding::a_forgotten_job_is_not_found_by_its_key,
         a_payload_outlives_its_job,
@@ -105,7 +106,8 @@ impl Place {
 
     #[track_caller]
     fn listed(&mut self, after: u64, most: usize) -> Vec<u64> {
-        let listed = self.store().list(JobId(after), most, Among::All).expect("a list");
+        let listed =
+            self.store().list(Cursor::After(JobId(after)), most, Among::All).expect("a list");
         for stored in &listed {
             let job = self.store().job(stored.record.id).expect("a look");
             assert_eq!(job.as_ref(), Some(stored));
@@ -123,7 +125,7 @@ fn records(store: &mut dyn Store) -> Vec<Record> {
 fn a_new_store_is_empty(place: &mut Place) {
     assert_eq!(place.store().load(&mut |_| panic!("nothing there")).expect("a load"), None);
     assert_eq!(place.reopen().load(&mut |_| panic!("nothing there")).expect("a load"), None);
-    assert_eq!(place.store().list(JobId(0), 10, Among::All).expect("a list"), []);
+    assert_eq!(place.store().list(Cursor::NEWEST, 10, Among::All).expect("a list"), []);
     assert_eq!(place.store().payload(JobId(1)).expect("a look"), None);
     assert_eq!(place.store().prune(Time::NEVER, Time::NEVER).expect("a step"), 0);
     assert_eq!(place.answers(&["a"], 0), [None]);

@@ -7,6 +7,7 @@ mod memory;
 mod sqlite;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use paceline_core::{
     Blob, CachedAnswer, JobId, JobRecord, Lookup, Numbered, Record, Report, Stamp, Time, Write,
@@ -43,6 +44,9 @@ pub trait Store: Send {
     /// What is kept under this name.
     fn note(&mut self, name: &str) -> Result<Option<Blob>, StoreError>;
 
+    /// The names of all notes that begin like this, in their order.
+    fn notes(&mut self, beginning: &str) -> Result<Vec<Arc<str>>, StoreError>;
+
     /// Cached answers that have not expired at `now`, one for each lookup in its place (C1).
     fn answers(
         &mut self,
@@ -50,11 +54,11 @@ pub trait Store: Send {
         now: Time,
     ) -> Result<Vec<Option<CachedAnswer>>, StoreError>;
 
-    /// At most `most` jobs with numbers above `after`, ascending. Among unfinished ones, those
-    /// that are finished cost nothing, however many there are.
+    /// At most `most` jobs, from there on. Among unfinished ones, those that are finished cost
+    /// nothing, however many there are.
     fn list(
         &mut self,
-        after: JobId,
+        from: Cursor,
         most: usize,
         among: Among,
     ) -> Result<Vec<StoredJob>, StoreError>;
@@ -81,6 +85,36 @@ pub trait Store: Send {
 
 /// How many finished jobs, and how many answers, one step of [`Store::prune`] looks at.
 pub const PRUNE_STEP: usize = 500;
+
+/// Where a list of jobs goes on, and which way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cursor {
+    /// With numbers above this one, the oldest first.
+    After(JobId),
+    /// With numbers below this one, the newest first.
+    Before(JobId),
+}
+
+impl Cursor {
+    /// All jobs, the newest first.
+    pub const NEWEST: Cursor = Cursor::Before(JobId(u64::MAX));
+
+    /// The same way, from this job on.
+    #[must_use]
+    pub fn at(self, job: JobId) -> Cursor {
+        match self {
+            Cursor::After(_) => Cursor::After(job),
+            Cursor::Before(_) => Cursor::Before(job),
+        }
+    }
+}
+
+/// The oldest first, from the beginning if it is not said.
+impl From<Option<JobId>> for Cursor {
+    fn from(after: Option<JobId>) -> Cursor {
+        Cursor::After(after.unwrap_or_default())
+    }
+}
 
 /// Which jobs are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! A store in memory: the same promises, except that nothing survives the process.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound::{Excluded, Unbounded};
+use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use paceline_core::{
@@ -9,7 +10,7 @@ use paceline_core::{
     Lookup, Numbered, Record, Report, Reservation, RosterRecord, ServiceRecord, Stamp, Time, Write,
 };
 
-use crate::{Among, PRUNE_STEP, Store, StoreError, StoredJob};
+use crate::{Among, Cursor, PRUNE_STEP, Store, StoreError, StoredJob};
 
 /// A store in memory. Clones are handles to the same store, so it outlives the engine that it
 /// was given to: drop that engine, hand a clone to the next one, and that is a crash.
@@ -201,6 +202,13 @@ impl Store for Memory {
         Ok(self.tables().payloads.get(&job).cloned())
     }
 
+    fn notes(&mut self, beginning: &str) -> Result<Vec<Arc<str>>, StoreError> {
+        let tables = self.tables();
+        let from = (Included(Arc::from(beginning)), Unbounded);
+        let names = tables.notes.range::<Arc<str>, _>(from).map(|(name, _)| name.clone());
+        Ok(names.take_while(|name| name.starts_with(beginning)).collect())
+    }
+
     fn note(&mut self, name: &str) -> Result<Option<Blob>, StoreError> {
         Ok(self.tables().notes.get(name).cloned())
     }
@@ -220,16 +228,18 @@ impl Store for Memory {
 
     fn list(
         &mut self,
-        after: JobId,
+        from: Cursor,
         most: usize,
         among: Among,
     ) -> Result<Vec<StoredJob>, StoreError> {
         let tables = self.tables();
-        let above = (Excluded(after), Unbounded);
-        let mut ids: Vec<JobId> = tables.jobs.range(above).take(most).map(|(&id, _)| id).collect();
+        let mut ids = some(&tables.jobs, from, most);
         if among == Among::All {
-            ids.extend(tables.finished.range(above).take(most).map(|(&id, _)| id));
-            ids.sort_unstable();
+            ids.extend(some(&tables.finished, from, most));
+        }
+        match from {
+            Cursor::After(_) => ids.sort_unstable(),
+            Cursor::Before(_) => ids.sort_unstable_by_key(|&id| Reverse(id)),
         }
         Ok(ids.into_iter().take(most).filter_map(|id| tables.stored(id)).collect())
     }
@@ -257,6 +267,16 @@ impl Store for Memory {
     fn prune(&mut self, finished_before: Time, now: Time) -> Result<usize, StoreError> {
         let mut tables = self.tables();
         Ok(tables.prune_jobs(finished_before) + tables.prune_answers(now))
+    }
+}
+
+/// The first numbers of a table from there on.
+fn some<T>(table: &BTreeMap<JobId, T>, from: Cursor, most: usize) -> Vec<JobId> {
+    match from {
+        Cursor::After(id) => {
+            table.range((Excluded(id), Unbounded)).take(most).map(|(&id, _)| id).collect()
+        }
+        Cursor::Before(id) => table.range(..id).rev().take(most).map(|(&id, _)| id).collect(),
     }
 }
 

@@ -9,13 +9,14 @@ mod schema;
 mod statements;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use paceline_core::{Blob, CachedAnswer, JobId, Lookup, Numbered, Record, Stamp, Time, Write};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::front::{Found, Front};
-use crate::{Among, PRUNE_STEP, Store, StoreError, StoredJob};
+use crate::{Among, Cursor, PRUNE_STEP, Store, StoreError, StoredJob};
 use apply::{Known, Writer};
 use forms::Buffer;
 use lock::Lock;
@@ -252,6 +253,19 @@ impl Store for Sqlite {
         })
     }
 
+    fn notes(&mut self, beginning: &str) -> Result<Vec<Arc<str>>, StoreError> {
+        self.read(|connection| {
+            let mut statement = connection
+                .prepare_cached("SELECT name FROM notes WHERE name >= ? ORDER BY name")?;
+            let names = statement.query_map([beginning], |row| row.get::<_, Arc<str>>(0))?;
+            let fits = |name: &Result<Arc<str>, _>| match name {
+                Ok(name) => name.starts_with(beginning),
+                Err(_) => true,
+            };
+            names.take_while(fits).collect()
+        })
+    }
+
     fn answers(
         &mut self,
         lookups: &[Lookup],
@@ -272,29 +286,29 @@ impl Store for Sqlite {
 
     fn list(
         &mut self,
-        after: JobId,
+        from: Cursor,
         most: usize,
         among: Among,
     ) -> Result<Vec<StoredJob>, StoreError> {
-        let sql = match among {
-            Among::Unfinished => {
-                "SELECT id, submitted_at, terms, spec, NULL, NULL FROM jobs WHERE id > ?1
-                 ORDER BY 1 LIMIT ?2"
-            }
-            Among::All => {
-                "SELECT id, submitted_at, terms, spec, NULL, NULL FROM jobs WHERE id > ?1
-                 UNION ALL
-                 SELECT id, submitted_at, terms, spec, finished_at, report FROM finished
-                 WHERE id > ?1
-                 ORDER BY 1 LIMIT ?2"
-            }
+        let (JobId(id), beyond, order) = match from {
+            Cursor::After(id) => (id, ">", "ASC"),
+            Cursor::Before(id) => (id, "<", "DESC"),
         };
+        let unfinished = format!(
+            "SELECT id, submitted_at, terms, spec, NULL, NULL FROM jobs WHERE id {beyond} ?1"
+        );
+        let finished = format!(
+            "UNION ALL SELECT id, submitted_at, terms, spec, finished_at, report FROM finished
+             WHERE id {beyond} ?1"
+        );
+        let finished = if among == Among::All { &finished } else { "" };
+        let sql = format!("{unfinished} {finished} ORDER BY 1 {order} LIMIT ?2");
         // A number beyond SQLite's is above every job.
-        let after = i64::try_from(after.0).unwrap_or(i64::MAX);
+        let id = i64::try_from(id).unwrap_or(i64::MAX);
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         self.read(|connection| {
-            let mut statement = connection.prepare_cached(sql)?;
-            statement.query_map((after, most), load::stored_job)?.collect()
+            let mut statement = connection.prepare_cached(&sql)?;
+            statement.query_map((id, most), load::stored_job)?.collect()
         })
     }
 
@@ -398,7 +412,7 @@ mod tests {
         assert!(matches!(store.load(&mut |_| ()), Err(StoreError::Unknown { .. })));
         assert!(matches!(store.payload(JobId(1)), Err(StoreError::Unknown { .. })));
         assert!(matches!(store.answers(&[], Time(0)), Err(StoreError::Unknown { .. })));
-        assert!(matches!(store.list(JobId(0), 1, Among::All), Err(StoreError::Unknown { .. })));
+        assert!(matches!(store.list(None.into(), 1, Among::All), Err(StoreError::Unknown { .. })));
         assert!(matches!(store.job(JobId(1)), Err(StoreError::Unknown { .. })));
         assert!(matches!(store.finished(&[]), Err(StoreError::Unknown { .. })));
         assert!(matches!(store.prune(Time(0), Time(0)), Err(StoreError::Unknown { .. })));

@@ -154,7 +154,7 @@ fn a_store_on_a_disk_gone_read_only_is_named_and_keeps_everything() {
     assert_eq!(refusal(&path), UNWRITABLE);
     disk.remount("rw");
     let mut store = Sqlite::open(&path).expect("the store");
-    assert_eq!(store.list(JobId(0), 100, Among::All).expect("a list").len(), 10);
+    assert_eq!(store.list(None.into(), 100, Among::All).expect("a list").len(), 10);
 }
 
 #[test]

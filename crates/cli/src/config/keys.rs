@@ -149,7 +149,11 @@ pub(super) const SECTIONS: &[Reference] = &[
                 "[]",
                 "Names, beside addresses and localhost, under which it is reached.",
             ),
-            default("max_body", r#""8MiB""#, "The largest body of a request."),
+            default(
+                "max_body",
+                r#""8MiB""#,
+                "The largest body of a request. All together have room for eight such.",
+            ),
             default("connections", "16384", "Connections at once."),
             default(
                 "keep_events",

@@ -36,6 +36,9 @@ pub(super) struct Arguments {
     /// Of this tenant
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
+    /// The newest first
+    #[arg(long)]
+    newest: bool,
     /// So many at most
     #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
@@ -55,6 +58,9 @@ impl Arguments {
         ];
         for (name, value) in filters {
             value.as_ref().map(|value| query.append_pair(name, value));
+        }
+        if self.newest {
+            query.append_pair("order", "newest");
         }
         cursor.map(|cursor| query.append_pair("cursor", &cursor.to_string()));
         query.append_pair("limit", &left.min(LARGEST_PAGE).to_string());

@@ -1,5 +1,7 @@
 //! Jobs that are the same work, and callers that want one no more (D1, D2, W4).
 
+use std::collections::BTreeMap;
+
 use paceline::{
     Admission, Call, Cancelled, JobState, Lane, NotSubmitted, OnDuplicate, Once, Outcome, Paceline,
     Span,
@@ -188,7 +190,12 @@ async fn what_was_handed_in_under_a_name_is_remembered_with_it_through_a_restart
         let path = directory.path().join("store.db");
         (start(Paceline::open(path).lane(Lane::new("a")).worker("ask", worker)), desk)
     };
-    let once = || Once { name: b"n".as_slice().into(), mark: "m".into(), keep: Span::hours(1) };
+    let once = || Once {
+        name: b"n".as_slice().into(),
+        mark: "m".into(),
+        keep: Span::hours(1),
+        refused: BTreeMap::from([(1, "not a job".to_string())]),
+    };
     let (pace, desk) = open();
     let wrong = paceline::Job::new("nobody", &1).on(["a"]);
     let unknown = ask("y").on(["b"]);
@@ -202,9 +209,15 @@ async fn what_was_handed_in_under_a_name_is_remembered_with_it_through_a_restart
     assert_eq!(known.mark, "m");
     let job = told[0].as_ref().expect("accepted").job().expect("a job");
     assert_eq!(known.jobs[0], Ok(Admission::Accepted(job)));
+    let refused: Vec<&str> =
+        known.jobs[1..].iter().map(|it| it.as_ref().expect_err("refused").as_str()).collect();
     assert_eq!(
-        known.jobs[1].as_ref().map_err(String::as_str),
-        Err("no lane named `b`: configure it, or a template such as `host:*` that covers it")
+        refused,
+        [
+            "not a job",
+            "no worker for the kind `nobody`: register one before the start",
+            "no lane named `b`: configure it, or a template such as `host:*` that covers it",
+        ]
     );
     assert!(pace.remembered(b"other").await.expect("it runs").is_none());
 }

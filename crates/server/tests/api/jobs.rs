@@ -97,6 +97,51 @@ async fn a_request_that_is_sent_again_does_nothing_twice() {
 }
 
 #[tokio::test]
+async fn a_list_that_is_sent_again_is_answered_as_it_was_whatever_was_refused_in_it() {
+    let service = Service::kind().await;
+    let daemon = made(service.address).start().await;
+    let nowhere = ONE.replace("shop", "none");
+    let no_span = format!(r#"{},"deadline":"soon"}}"#, &ONE[..ONE.len() - 1]);
+    let no_kind = ONE.replace("http", "nobody");
+    let body = format!("[{no_kind},{ONE},{no_span},{nowhere},{ONE},{no_kind}]");
+    let key = [("idempotency-key", "a")];
+    let admissions = |answer: &crate::kit::Answer| -> Vec<(Value, Value)> {
+        let jobs = answer.json()["jobs"].as_array().expect("a list").clone();
+        jobs.iter().map(|it| (it["admission"].clone(), it["job"].clone())).collect()
+    };
+    let first = daemon.ask("POST", "/api/v1/jobs", &key, &body).await;
+    let words: Vec<Value> = admissions(&first).into_iter().map(|(word, _)| word).collect();
+    let expected = ["refused", "accepted", "refused", "refused", "accepted", "refused"];
+    assert_eq!(words, expected, "{first:?}");
+    let again = daemon.ask("POST", "/api/v1/jobs", &key, &body).await;
+    assert_eq!(again.headers["idempotency-replayed"], "true");
+    assert_eq!(admissions(&again), admissions(&first));
+    let detail =
+        |answer: &crate::kit::Answer| answer.json()["jobs"][0]["problem"]["detail"].clone();
+    assert_eq!(detail(&again), detail(&first));
+    assert_eq!(daemon.get("/api/v1/summary").await.json()["accepted"], 2);
+}
+
+#[tokio::test]
+async fn jobs_are_listed_from_either_end_page_by_page() {
+    let service = Service::kind().await;
+    let daemon = made(service.address).start().await;
+    daemon.post("/api/v1/lanes/shop/pause", "{}").await;
+    daemon.post("/api/v1/jobs", &format!("[{}]", vec![ONE; 5].join(","))).await;
+    let page = async |query: &str| {
+        let page = daemon.get(&format!("/api/v1/jobs?limit=2{query}")).await.json();
+        let jobs = page["jobs"].as_array().expect("a list").iter();
+        (jobs.map(|job| job["job"].as_u64().expect("a number")).collect(), page["next"].clone())
+    };
+    assert_eq!(page("").await, (vec![1, 2], json!(2)));
+    assert_eq!(page("&cursor=4&order=oldest").await, (vec![5], json!(null)));
+    assert_eq!(page("&order=newest").await, (vec![5, 4], json!(4)));
+    assert_eq!(page("&order=newest&cursor=4&state=waiting").await, (vec![3, 2], json!(2)));
+    assert_eq!(page("&order=newest&cursor=2").await, (vec![1], json!(null)));
+    assert_eq!(daemon.get("/api/v1/jobs?order=mine").await.status, 400);
+}
+
+#[tokio::test]
 async fn a_request_under_a_key_that_is_being_answered_has_to_wait() {
     let service = Service::kind().await;
     let daemon = made(service.address).start().await;

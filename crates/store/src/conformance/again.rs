@@ -57,6 +57,13 @@ pub(super) fn a_note_is_kept_until_it_is_replaced_or_dropped(place: &mut Place) 
     assert_eq!(note(&[keep("1"), keep("2")]).as_deref(), Some(b"2".as_slice()));
     assert_eq!(note(&[keep("")]).as_deref(), Some(b"".as_slice()));
     assert_eq!(note(&[Write::Note("child/a".into(), None)]), None);
+    let names = ["a", "child", "child/", "child/ä", "chile"];
+    place.commit(&names.map(|name| Write::Note(name.into(), Some(b"x".as_slice().into()))));
+    let mut found = |beginning| place.reopen().notes(beginning).expect("a read").join(" ");
+    assert_eq!(found("child/"), "child/ child/b child/ä");
+    assert_eq!(found("chile"), "chile");
+    assert_eq!(found("x"), "");
+    assert_eq!(found(""), "a child child/ child/b child/ä chile");
 }
 
 pub(super) fn events_are_told_again_in_their_order_until_forgotten(place: &mut Place) {

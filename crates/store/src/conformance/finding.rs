@@ -5,7 +5,7 @@ use std::sync::Arc;
 use paceline_core::{Blob, JobId, JobRecord, JobSpec, Time, Write};
 
 use super::{Place, job, report};
-use crate::{Among, PRUNE_STEP};
+use crate::{Among, Cursor, PRUNE_STEP};
 
 fn keyed(id: u64, key: &[u8]) -> JobRecord {
     let spec = JobSpec { key: Some(key.into()), ..(*job(id).spec).clone() };
@@ -83,14 +83,34 @@ pub(super) fn unfinished_jobs_are_listed_alone(place: &mut Place) {
     place
         .commit(&(1..=9).map(|id| Write::Job(job(id), b"x".as_slice().into())).collect::<Vec<_>>());
     place.commit(&[1, 2, 3, 7].map(|id| Write::Finish(report(id, 5, vec![]).into())));
-    let mut listed = |after, most| -> Vec<u64> {
-        let listed = place.store().list(JobId(after), most, Among::Unfinished).expect("a list");
+    let mut listed = |from, most| -> Vec<u64> {
+        let listed = place.store().list(from, most, Among::Unfinished).expect("a list");
         assert!(listed.iter().all(|stored| stored.report.is_none()));
         listed.iter().map(|stored| stored.record.id.0).collect()
     };
-    assert_eq!(listed(0, 3), [4, 5, 6]);
-    assert_eq!(listed(6, 3), [8, 9]);
-    assert_eq!(listed(9, 3), [0; 0]);
-    assert_eq!(listed(0, usize::MAX), [4, 5, 6, 8, 9]);
-    assert_eq!(listed(u64::MAX, 3), [0; 0]);
+    let after = |id| Cursor::After(JobId(id));
+    assert_eq!(listed(after(0), 3), [4, 5, 6]);
+    assert_eq!(listed(after(6), 3), [8, 9]);
+    assert_eq!(listed(after(9), 3), [0; 0]);
+    assert_eq!(listed(after(0), usize::MAX), [4, 5, 6, 8, 9]);
+    assert_eq!(listed(after(u64::MAX), 3), [0; 0]);
+    assert_eq!(listed(Cursor::NEWEST, 3), [9, 8, 6]);
+    assert_eq!(listed(Cursor::Before(JobId(6)), 9), [5, 4]);
+}
+
+pub(super) fn jobs_are_listed_from_either_end(place: &mut Place) {
+    let before = |id| Cursor::Before(JobId(id));
+    place
+        .commit(&(1..=9).map(|id| Write::Job(job(id), b"x".as_slice().into())).collect::<Vec<_>>());
+    place.commit(&[1, 2, 3, 7].map(|id| Write::Finish(report(id, 5, vec![]).into())));
+    let mut listed = |from, most| -> Vec<u64> {
+        let listed = place.store().list(from, most, Among::All).expect("a list");
+        listed.iter().map(|stored| stored.record.id.0).collect()
+    };
+    assert_eq!(listed(Cursor::NEWEST, 3), [9, 8, 7]);
+    assert_eq!(listed(before(7), 3), [6, 5, 4]);
+    assert_eq!(listed(before(4), 9), [3, 2, 1]);
+    assert_eq!(listed(before(1), 9), [0; 0]);
+    assert_eq!(listed(None.into(), 4), [1, 2, 3, 4]);
+    assert_eq!(listed(Cursor::NEWEST.at(JobId(3)), 1), [2]);
 }

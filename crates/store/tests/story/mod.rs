@@ -191,8 +191,8 @@ impl Contents {
     pub(crate) fn of(store: &mut dyn Store) -> Contents {
         let mut records = Vec::new();
         let stamp = store.load(&mut |record| records.push(record)).expect("a load");
-        let jobs = store.list(JobId(0), usize::MAX, Among::All).expect("a list");
-        let unfinished = store.list(JobId(0), usize::MAX, Among::Unfinished).expect("a list");
+        let jobs = store.list(None.into(), usize::MAX, Among::All).expect("a list");
+        let unfinished = store.list(None.into(), usize::MAX, Among::Unfinished).expect("a list");
         let keys: Vec<Blob> = (0..KEYS).map(key).collect();
         let finished = store.finished(&keys).expect("a look");
         let payload = |job: &StoredJob| store.payload(job.record.id).expect("a payload");

@@ -1,0 +1,147 @@
+//! Bodies of requests: JSON, no larger than allowed, there in time, and in all no more than fits.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use axum::body::Body;
+use axum::http::header::{CONTENT_TYPE, HeaderMap};
+use axum::http::{Request, StatusCode};
+use http_body_util::BodyExt as _;
+use serde::de::DeserializeOwned;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::problem::{Answer, Problem};
+
+/// How long a body may take to arrive.
+const WITHIN: Duration = Duration::from_secs(30);
+/// All bodies together may take the room of so many of the largest.
+const AT_ONCE: usize = 8;
+/// Room is counted in steps of this.
+const STEP: usize = 16 << 10;
+/// When to try again that found no room: bodies do not stay.
+const SOON: Duration = Duration::from_secs(1);
+
+/// How large bodies may be, one and all.
+#[derive(Clone, Debug)]
+pub(crate) struct Bodies {
+    most: usize,
+    /// In steps.
+    room: Arc<Semaphore>,
+}
+
+/// A body, and the room that it takes.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    bytes: Vec<u8>,
+    /// In steps.
+    room: Vec<OwnedSemaphorePermit>,
+}
+
+impl Deref for Sent {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Bodies {
+    /// No body is larger than `most` bytes.
+    pub(crate) fn new(most: usize) -> Bodies {
+        let steps = most.div_ceil(STEP).saturating_mul(AT_ONCE).min(Semaphore::MAX_PERMITS);
+        Bodies { most, room: Arc::new(Semaphore::new(steps)) }
+    }
+
+    /// The body of a request, if it is as it should be.
+    pub(crate) async fn json(&self, request: Request<Body>, now: SystemTime) -> Answer<Sent> {
+        if !is_json(request.headers()) {
+            let detail = "send JSON, as `Content-Type: application/json` says";
+            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", detail));
+        }
+        let all = self.all(request.into_body(), now);
+        tokio::time::timeout(WITHIN, all).await.unwrap_or_else(|_| {
+            let detail = format!("the body did not arrive in {} s", WITHIN.as_secs());
+            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "slow", detail))
+        })
+    }
+
+    async fn all(&self, mut body: Body, now: SystemTime) -> Answer<Sent> {
+        let mut sent = Sent { bytes: Vec::new(), room: Vec::new() };
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|_| Problem::malformed("the body was cut off"))?;
+            let Ok(piece) = frame.into_data() else { continue };
+            let size = sent.bytes.len() + piece.len();
+            if size > self.most {
+                return Err(self.too_large());
+            }
+            // Counted as it comes: whoever announces much and sends nothing takes nothing.
+            while size > sent.room.len() * STEP {
+                let step = self.room.clone().try_acquire_owned();
+                sent.room.push(step.map_err(|_| no_room(now))?);
+            }
+            sent.bytes.extend_from_slice(&piece);
+        }
+        Ok(sent)
+    }
+
+    fn too_large(&self) -> Problem {
+        let detail = format!("a body has at most {} bytes: send less at a time", self.most);
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail)
+    }
+}
+
+fn no_room(now: SystemTime) -> Problem {
+    let detail = "too many large bodies at once: send it again in a moment";
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail).later(Some(now + SOON), now)
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let said = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let said = said.and_then(|said| said.split(';').next()).unwrap_or_default().trim();
+    said.eq_ignore_ascii_case("application/json")
+}
+
+/// Reads JSON; a mistake is told with its place.
+pub(crate) fn read<T: DeserializeOwned>(body: &[u8]) -> Answer<T> {
+    serde_json::from_slice(body).map_err(|error| {
+        let detail = format!("the body is not what is expected here: {error}");
+        match error.classify() {
+            serde_json::error::Category::Data => Problem::unprocessable(detail),
+            _ => Problem::malformed(detail),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::Bytes;
+
+    const NOW: SystemTime = SystemTime::UNIX_EPOCH;
+
+    async fn send(bodies: &Bodies, size: usize) -> Answer<Sent> {
+        let pieces = vec![b' '; size];
+        let pieces = pieces.chunks(10_000).map(|piece| Ok::<_, std::io::Error>(piece.to_vec()));
+        let pieces: Vec<_> = pieces.map(|piece| piece.map(Bytes::from)).collect();
+        let body = Body::from_stream(futures_util::stream::iter(pieces));
+        let request = Request::post("/").header(CONTENT_TYPE, "application/json; charset=utf-8");
+        bodies.json(request.body(body).expect("a request"), NOW).await
+    }
+
+    #[tokio::test]
+    async fn all_bodies_together_take_no_more_room_than_eight_of_the_largest() {
+        let bodies = Bodies::new(4 * STEP);
+        let too_large = send(&bodies, 4 * STEP + 1).await.expect_err("one byte too many");
+        assert_eq!(too_large.status(), StatusCode::PAYLOAD_TOO_LARGE);
+        let mut held = Vec::new();
+        for _ in 0..8 {
+            held.push(send(&bodies, 4 * STEP).await.expect("there is room"));
+        }
+        let refused = send(&bodies, 1).await.expect_err("there is none left");
+        assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(refused.retry_at(), Some("1970-01-01T00:00:01.000Z"));
+        held.pop();
+        assert_eq!(send(&bodies, 4 * STEP).await.expect("there is room again").len(), 4 * STEP);
+        assert!(send(&bodies, 0).await.is_ok(), "nothing takes no room");
+    }
+}

@@ -1,0 +1,200 @@
+//! Jobs are submitted: one or many, in one commit, once however often they are sent.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
+use axum::http::{Request, StatusCode};
+use axum::response::{IntoResponse, Response};
+use paceline::{Job, JobId, Remembered};
+use serde::Serialize;
+use tokio::time::Instant;
+use utoipa::ToSchema;
+
+use crate::access::Caller;
+use crate::body::read;
+use crate::form::{JobForm, MOST_JOBS};
+use crate::idempotency::Pass;
+use crate::openapi::Jobs;
+use crate::problem::{Answer, Problem};
+use crate::server::Shared;
+use crate::view::Admitted;
+
+/// The longest that an answer is held back.
+const LONGEST_WAIT: u64 = 300;
+
+const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
+const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
+/// What became of submitted jobs, in their order.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Admissions {
+    pub(crate) jobs: Vec<Admitted>,
+}
+
+/// Submits jobs.
+///
+/// One job, or a list of them in one commit. Accepted means durable. In a list each job is refused
+/// for itself; a job that comes alone is refused with a problem.
+#[utoipa::path(
+    post, path = "/jobs", tag = "jobs",
+    request_body(content = Jobs, content_type = "application/json"),
+    params(
+        ("Prefer" = Option<String>, Header, description = "`wait=30` holds the answer until the reports are there, at most so many seconds"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Sent again with the same key and body, a request does nothing twice, for 24 hours"),
+    ),
+    responses(
+        (status = 202, description = "What became of each", body = Admissions),
+        (status = 200, description = "The same, with all reports", body = Admissions),
+        (status = 409, description = "The same work is under way and `on_duplicate` is `refuse`, or a request with this key is being answered", body = Problem),
+        (status = 422, description = "A job that can never be accepted as it is, or a key that was used with another body", body = Problem),
+        (status = 503, description = "No room: try again then", body = Problem),
+    ),
+)]
+pub(crate) async fn submit(
+    State(shared): State<Shared>,
+    Extension(caller): Extension<Caller>,
+    request: Request<Body>,
+) -> Answer<Response> {
+    let headers = request.headers().clone();
+    let wait = wait_of(&headers);
+    let body = shared.json(request).await?;
+    let alone = body.trim_ascii_start().first() != Some(&b'[');
+    let pass = shared.in_flight.enter(&caller, &headers, &body)?;
+    let known = match &pass {
+        Some(pass) => shared.pace.remembered(pass.name()).await?,
+        None => None,
+    };
+    let replayed = known.is_some();
+    let mut told = match (known, &pass) {
+        (Some(known), Some(pass)) => again(&shared, known, pass)?,
+        _ => admit(&shared, jobs_of(&body, &shared)?, pass.as_ref()).await?,
+    };
+    // Whoever waits for reports takes no room meanwhile.
+    drop((pass, body));
+    if alone && let Some(problem) = told[0].problem.take() {
+        return Err(problem);
+    }
+    let mut status = StatusCode::ACCEPTED;
+    if let Some(wait) = wait
+        && attend(&shared, &mut told, wait).await?
+    {
+        status = StatusCode::OK;
+    }
+    let mut response = (status, Json(Admissions { jobs: told })).into_response();
+    let headers = response.headers_mut();
+    if let Some(wait) = wait {
+        let applied = HeaderValue::from_str(&format!("wait={}", wait.as_secs()));
+        headers.insert(PREFERENCE_APPLIED, applied.expect("a number is plain"));
+    }
+    if replayed {
+        headers.insert(REPLAYED, HeaderValue::from_static("true"));
+    }
+    Ok(response)
+}
+
+type Wish = Result<Job, Problem>;
+
+/// The jobs of a body; one that cannot be meant and comes alone is a problem by itself.
+fn jobs_of(body: &[u8], shared: &Shared) -> Answer<Vec<Wish>> {
+    if body.trim_ascii_start().first() != Some(&b'[') {
+        let job = read::<JobForm>(body)?.job(&shared.doors)?;
+        return Ok(vec![Ok(job)]);
+    }
+    let forms: Vec<JobForm> = read(body)?;
+    if forms.len() > MOST_JOBS {
+        let detail = format!("{} jobs in one request: at most {MOST_JOBS}", forms.len());
+        return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail));
+    }
+    Ok(forms.into_iter().map(|form| form.job(&shared.doors)).collect())
+}
+
+/// Hands jobs in; each is refused for itself.
+async fn admit(shared: &Shared, wishes: Vec<Wish>, pass: Option<&Pass>) -> Answer<Vec<Admitted>> {
+    let (mut good, mut problems) = (Vec::with_capacity(wishes.len()), BTreeMap::new());
+    let count = wishes.len();
+    for (place, wish) in wishes.into_iter().enumerate() {
+        match wish {
+            Ok(job) => good.push(job),
+            Err(problem) => {
+                problems.insert(place, problem);
+            }
+        }
+    }
+    let refused = || problems.iter().map(|(place, it)| (*place, it.detail().to_string())).collect();
+    let told = shared.pace.hand_in(good, pass.map(|pass| pass.once(refused()))).await?;
+    let now = shared.pace.now();
+    let mut told = told.into_iter().map(|it| Admitted::of(it, now));
+    let each = (0..count).map(|place| {
+        let refused = problems.remove(&place).map(Err);
+        let told = refused.unwrap_or_else(|| told.next().expect("one for each that is good"));
+        told.unwrap_or_else(Admitted::refused)
+    });
+    Ok(each.collect())
+}
+
+/// What became of the same jobs the first time, whatever would become of them now.
+fn again(shared: &Shared, known: Remembered, pass: &Pass) -> Answer<Vec<Admitted>> {
+    pass.compare(&known.mark)?;
+    let now = shared.pace.now();
+    let each = known.jobs.into_iter().map(|it| match it {
+        Ok(admission) => Admitted::of(Ok(admission), now),
+        Err(detail) => Err(Problem::unprocessable(detail)),
+    });
+    Ok(each.map(|told| told.unwrap_or_else(Admitted::refused)).collect())
+}
+
+/// `wait=30` of `Prefer` (RFC 7240).
+fn wait_of(headers: &HeaderMap) -> Option<Duration> {
+    let said = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+    let mut words = said.flat_map(|said| said.split([',', ';']));
+    let seconds = words.find_map(|word| {
+        let (name, value) = word.trim().split_once('=')?;
+        name.trim().eq_ignore_ascii_case("wait").then(|| value.trim().parse::<u64>().ok())?
+    });
+    seconds.map(|seconds| Duration::from_secs(seconds.min(LONGEST_WAIT)))
+}
+
+/// Waits for reports; says whether all came.
+async fn attend(shared: &Shared, told: &mut [Admitted], wait: Duration) -> Answer<bool> {
+    let until = Instant::now() + wait;
+    let mut following = Vec::with_capacity(told.len());
+    for admitted in told.iter() {
+        following.push(match admitted.job {
+            Some(job) => shared.pace.follow(JobId(job)).await?,
+            None => None,
+        });
+    }
+    let mut all = true;
+    for (admitted, following) in told.iter_mut().zip(following) {
+        let Some(following) = following else { continue };
+        match tokio::time::timeout_at(until, following.report()).await {
+            Ok(report) => admitted.report = Some(report?),
+            Err(_) => all = false,
+        }
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_preference_to_wait_is_read_where_it_stands_and_bounded() {
+        let wait = |said: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("prefer", HeaderValue::from_static(said));
+            wait_of(&headers).map(|wait| wait.as_secs())
+        };
+        assert_eq!(wait("wait=30"), Some(30));
+        assert_eq!(wait("respond-async, Wait = 5"), Some(5));
+        assert_eq!(wait("wait=99999"), Some(300));
+        assert_eq!(wait("wait=soon"), None);
+        assert_eq!(wait("return=minimal"), None);
+    }
+}

@@ -2,12 +2,14 @@
 
 mod child;
 mod group;
+mod leftover;
 mod run;
 mod tail;
 
 use std::path::PathBuf;
 
 pub(crate) use group::Patience;
+pub(crate) use leftover::end_left;
 pub(crate) use run::{BEYOND, Run};
 pub use tail::LONGEST_TAIL;
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use paceline::{Builder, Group, Lane, Paceline, SERVICE_KIND, StartError, StoreError};
 use paceline_apps::call::{HttpWorker, Places};
-use paceline_apps::command::Commands;
+use paceline_apps::command::{self, Commands};
 use paceline_apps::http::proxy::Proxies;
-use paceline_apps::services::{ServiceWorker, Tasks};
+use paceline_apps::services::{self, ServiceWorker, Tasks};
 use paceline_server::Doors;
 
 use crate::config::{Config, Surroundings};
@@ -56,6 +56,19 @@ pub(crate) struct Engine {
     pub(crate) pace: Paceline,
     pub(crate) doors: Doors,
     pub(crate) known: Known,
+}
+
+impl Engine {
+    /// What an earlier process left running, and no run will end any more, is ended (S3).
+    async fn end_forgotten(&self) -> anyhow::Result<()> {
+        for service in services::end_forgotten(&self.pace, &self.known.tasks).await? {
+            say(format_args!("ended what was left of `{service}`, which is configured no more"));
+        }
+        for job in command::end_forgotten(&self.pace).await? {
+            say(format_args!("ended what was left of job {job}, which is over"));
+        }
+        Ok(())
+    }
 }
 
 /// The lanes, groups, settings, services and commands of the configuration.
@@ -119,7 +132,13 @@ pub(crate) async fn start_with(
                     return Err(Later(error.to_string()).into());
                 }
             }
-            started => return Ok(Engine { pace: started?, doors, known }),
+            started => {
+                let engine = Engine { pace: started?, doors, known };
+                if what != For::Looking {
+                    engine.end_forgotten().await?;
+                }
+                return Ok(engine);
+            }
         }
         tokio::time::sleep(LOOK_EVERY).await;
         waited += LOOK_EVERY;

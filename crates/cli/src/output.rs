@@ -15,12 +15,30 @@ pub fn data(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// What is drawn on the terminal, if anything is: lines have to go above it.
-static PICTURE: Mutex<Option<MultiProgress>> = Mutex::new(None);
+/// What stderr is for.
+enum Stderr {
+    /// Lines for people.
+    Lines,
+    /// What is drawn on the terminal: lines have to go above it.
+    Picture(MultiProgress),
+    /// A log that programs read, and nothing else.
+    Log,
+}
+
+static STDERR: Mutex<Stderr> = Mutex::new(Stderr::Lines);
+
+fn stderr_is(what: Stderr) {
+    *STDERR.lock().unwrap_or_else(PoisonError::into_inner) = what;
+}
 
 /// From now on lines are written above this picture, or above nothing.
 pub fn draws(picture: Option<MultiProgress>) {
-    *PICTURE.lock().unwrap_or_else(PoisonError::into_inner) = picture;
+    stderr_is(picture.map_or(Stderr::Lines, Stderr::Picture));
+}
+
+/// From now on lines are lines of the log.
+pub fn logs() {
+    stderr_is(Stderr::Log);
 }
 
 /// Writes one line for the person at the terminal. A closed stderr is nobody listening.
@@ -28,9 +46,10 @@ pub fn say(line: impl std::fmt::Display) {
     let write = || {
         let _ = writeln!(io::stderr().lock(), "{line}");
     };
-    match &*PICTURE.lock().unwrap_or_else(PoisonError::into_inner) {
-        Some(picture) => picture.suspend(write),
-        None => write(),
+    match &*STDERR.lock().unwrap_or_else(PoisonError::into_inner) {
+        Stderr::Lines => write(),
+        Stderr::Picture(picture) => picture.suspend(write),
+        Stderr::Log => tracing::info!("{line}"),
     }
 }
 

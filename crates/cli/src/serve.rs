@@ -14,13 +14,14 @@ use sd_notify::NotifyState;
 use tokio::net::TcpListener;
 use tokio::signal::unix::SignalKind;
 
+use self::log::Form;
 use crate::config::{Config, ServerConfig};
 use crate::daemon::{Daemon, Posted, new_token};
 use crate::engine::{Engine, For, start_with};
-use crate::exit::Exit;
+use crate::exit::{Exit, exit_of};
 use crate::fetch::Usage;
 use crate::interrupt::Signals;
-use crate::output::say;
+use crate::output::{logs, say};
 
 /// How the daemon runs.
 #[derive(Clone, Debug, Args)]
@@ -31,64 +32,86 @@ pub struct Arguments {
     listen: Option<SocketAddr>,
     /// What the log on stderr looks like; without it: text on a terminal, else JSON
     #[arg(long, value_enum, value_name = "FORM")]
-    log: Option<log::Form>,
+    log: Option<Form>,
 }
 
 const AFTER: &str = "\
 The API is described at /api/v1/openapi.json. SIGTERM or Ctrl-C lets what runs finish within
 `server.grace` and leaves the rest for the next start; a second one ends it at once. SIGHUP reads the
-configuration again: lanes and services change, work is not dropped.";
+configuration again: lanes, services, commands, tokens and hosts change, work is not dropped.";
 
 /// Runs the command.
 pub fn run(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
-    let _log = log::start(arguments.log);
+    let log = log::start(arguments.log);
+    if log.form == Form::Json {
+        logs();
+    }
     let mut config = config.clone();
     if let Some(listen) = arguments.listen {
         config.server.listen = listen;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let exit = runtime.block_on(async {
-        let listening = Listening::on(&config.server).await?;
+        let mut listening = Listening::on(&config.server).await?;
+        listening.speaks = log.form != Form::Json;
         let signals = Heard::with_reload()?;
         Up::start(config, listening).await?.attend(signals).await
     });
     // What is still open belongs to clients that do not matter any more.
     runtime.shutdown_timeout(Duration::from_secs(1));
-    exit
+    match exit {
+        // Whoever reads the log reads nothing else.
+        Err(error) if log.form == Form::Json => {
+            tracing::error!(error = format!("{error:#}"), "ended");
+            Ok(exit_of(&error))
+        }
+        exit => exit,
+    }
 }
 
 /// For a daemon inside another command, which has its own words for what goes well.
 pub(crate) fn log_warnings() {
     // For as long as the process lives.
-    std::mem::forget(log::start(Some(log::Form::Quiet)));
+    std::mem::forget(log::start(Some(Form::Quiet)));
 }
 
 /// A port that is taken, and who may ask there.
 pub(crate) struct Listening {
     listener: TcpListener,
     access: Access,
-    /// How this machine's owner asks.
-    token: Option<String>,
+    owner: Owner,
+    /// Whether it says in plain words what the log says too.
+    speaks: bool,
 }
 
 impl Listening {
     /// Takes the port, if nobody can reach it who may not.
     pub(crate) async fn on(server: &ServerConfig) -> anyhow::Result<Listening> {
-        let (access, token) = access(server)?;
+        let owner = Owner::new()?;
+        let access = owner.access(server)?;
         let listen = server.listen;
         let listener = TcpListener::bind(listen).await;
         let listener = listener.with_context(|| {
             format!("cannot listen on `{listen}`, choose another with `--listen`")
         })?;
-        Ok(Listening { listener, access, token })
+        Ok(Listening { listener, access, owner, speaks: true })
     }
 }
 
-/// Who may ask, this machine's owner included, and how the owner asks.
-fn access(server: &ServerConfig) -> anyhow::Result<(Access, Option<String>)> {
-    let (mut tokens, hosts) = (server.tokens.clone(), server.hosts.clone());
-    if tokens.is_empty() {
-        if !server.listen.ip().is_loopback() {
+/// This machine's owner, who may do everything: a token that the file beside the store has.
+pub(crate) struct Owner {
+    token: String,
+}
+
+impl Owner {
+    fn new() -> anyhow::Result<Owner> {
+        Ok(Owner { token: new_token()? })
+    }
+
+    /// Who may ask, the owner included; without tokens, everybody on this machine.
+    fn access(&self, server: &ServerConfig) -> anyhow::Result<Access> {
+        let (mut tokens, hosts) = (server.tokens.clone(), server.hosts.clone());
+        if tokens.is_empty() && !server.listen.ip().is_loopback() {
             let listen = server.listen;
             let what = format!(
                 "`{listen}` can be reached by others: add tokens (`paceline config token NAME`), or \
@@ -96,13 +119,13 @@ fn access(server: &ServerConfig) -> anyhow::Result<(Access, Option<String>)> {
             );
             return Err(Usage(what).into());
         }
-        return Ok((Access { tokens, hosts }, None));
+        if !tokens.is_empty() {
+            let sha256 = data_encoding::HEXLOWER.decode(digest(&self.token).as_bytes())?;
+            let sha256 = sha256.try_into().map_err(|_| anyhow::anyhow!("a digest has 32 bytes"))?;
+            tokens.push(Token { name: "owner".to_string(), sha256, role: Role::Admin });
+        }
+        Ok(Access { tokens, hosts })
     }
-    let own = new_token()?;
-    let sha256 = data_encoding::HEXLOWER.decode(digest(&own).as_bytes())?;
-    let sha256 = sha256.try_into().map_err(|_| anyhow::anyhow!("a digest has 32 bytes"))?;
-    tokens.push(Token { name: "owner".to_string(), sha256, role: Role::Admin });
-    Ok((Access { tokens, hosts }, Some(own)))
 }
 
 /// A daemon that is up.
@@ -110,15 +133,18 @@ pub(crate) struct Up {
     config: Config,
     engine: Engine,
     server: Server,
-    listener: TcpListener,
+    /// Until it is attended.
+    listener: Option<TcpListener>,
     address: SocketAddr,
+    owner: Owner,
+    speaks: bool,
     _posted: Posted,
 }
 
 impl Up {
     /// Opens the store and says where it listens. Whoever asks is answered from `attend` on.
     pub(crate) async fn start(config: Config, listening: Listening) -> anyhow::Result<Up> {
-        let Listening { listener, access, token } = listening;
+        let Listening { listener, access, owner, speaks } = listening;
         let address = listener.local_addr()?;
         let engine = start_with(&config, For::Rosters, |builder| {
             let builder = builder.keep_events(u64::from(config.server.keep_events));
@@ -128,12 +154,17 @@ impl Up {
         let max_body = usize::try_from(config.server.max_body.0).unwrap_or(usize::MAX);
         let terms = Terms { access, max_body };
         let server = Server::new(engine.pace.clone(), engine.doors.clone(), terms);
+        // Tokens may come with a reload: the owner's is there from the beginning.
+        let token = Some(owner.token.clone());
         let posted = Daemon { pid: std::process::id(), address, token }.post(&config.store_path);
         let posted = posted.context("cannot write beside the store")?;
         tracing::info!(%address, store = %config.store_path.display(), "ready");
-        say(format_args!("listening on http://{address}; Ctrl-C stops"));
+        if speaks {
+            say(format_args!("listening on http://{address}; Ctrl-C stops"));
+        }
         let _ = sd_notify::notify(false, &[NotifyState::Ready]);
-        Ok(Up { config, engine, server, listener, address, _posted: posted })
+        let listener = Some(listener);
+        Ok(Up { config, engine, server, listener, address, owner, speaks, _posted: posted })
     }
 
     /// Where it listens.
@@ -142,14 +173,36 @@ impl Up {
     }
 
     /// Answers whoever asks, until a signal ends it.
-    pub(crate) async fn attend(self, mut signals: Heard) -> anyhow::Result<Exit> {
-        let Up { mut config, engine, server, listener, .. } = self;
-        let connections = room_for(config.server.connections as usize);
+    pub(crate) async fn attend(mut self, mut signals: Heard) -> anyhow::Result<Exit> {
+        let connections = room_for(self.config.server.connections as usize);
         let bounds = Bounds { connections, ..Bounds::default() };
-        let mut exit = Ok(Exit::Done);
-        let over = async { exit = end(&engine, &server, &mut config, &mut signals).await };
-        server.clone().serve(listener, bounds, over).await;
+        let (server, mut exit) = (self.server.clone(), Ok(Exit::Done));
+        let listener = self.listener.take().expect("it is attended once");
+        let over = async { exit = self.end(&mut signals).await };
+        server.serve(listener, bounds, over).await;
         exit
+    }
+
+    /// Waits until the process is asked to stop, and stops.
+    async fn end(&mut self, signals: &mut Heard) -> anyhow::Result<Exit> {
+        let exit = loop {
+            tokio::select! {
+                () = signals.terminate.next() => break Exit::Done,
+                () = signals.interrupt.next() => break Exit::Interrupted,
+                () = signals.reload.next() => self.reload().await?,
+                ended = self.engine.pace.ended() => return Err(ended.into()),
+            }
+        };
+        self.server.stopping();
+        let _ = sd_notify::notify(false, &[NotifyState::Stopping]);
+        let grace = self.config.server.grace;
+        tracing::info!(grace_s = Duration::from(grace).as_secs(), "stopping");
+        if self.speaks {
+            say(format_args!("finishing what runs, {grace} at most; once more ends it at once"));
+        }
+        stop(&self.engine.pace, grace.into(), signals).await?;
+        tracing::info!("stopped");
+        Ok(exit)
     }
 }
 
@@ -217,34 +270,6 @@ impl Heard {
             () = self.interrupt.next() => Exit::Interrupted,
         }
     }
-}
-
-/// Whether the process is asked to stop, and how it ends then.
-async fn end(
-    engine: &Engine,
-    server: &Server,
-    config: &mut Config,
-    signals: &mut Heard,
-) -> anyhow::Result<Exit> {
-    let exit = loop {
-        tokio::select! {
-            () = signals.terminate.next() => break Exit::Done,
-            () = signals.interrupt.next() => break Exit::Interrupted,
-            () = signals.reload.next() => reload::reload(engine, config).await?,
-            ended = engine.pace.ended() => return Err(ended.into()),
-        }
-    };
-    server.stopping();
-    let _ = sd_notify::notify(false, &[NotifyState::Stopping]);
-    let grace = Duration::from(config.server.grace);
-    tracing::info!(grace_s = grace.as_secs(), "stopping");
-    say(format_args!(
-        "finishing what runs, {} at most; once more ends it at once",
-        config.server.grace
-    ));
-    stop(&engine.pace, grace, signals).await?;
-    tracing::info!("stopped");
-    Ok(exit)
 }
 
 async fn stop(pace: &Paceline, grace: Duration, signals: &mut Heard) -> anyhow::Result<()> {

@@ -64,12 +64,20 @@ impl Daemon {
         let mut child = command.spawn().expect("it runs");
         let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
         let mut said = String::new();
-        while !said.contains("listening on http://") {
+        // In words, or in the log.
+        let told = |said: &str| {
+            let words = said.split_once("listening on http://").map(|(_, rest)| (rest, ';'));
+            let (rest, end) =
+                words.or(said.split_once("\"address\":\"").map(|(_, rest)| (rest, '"')))?;
+            rest.split_once(end)?.0.parse().ok()
+        };
+        let address = loop {
             assert!(stderr.read_line(&mut said).expect("text") > 0, "it ended: {said}");
-        }
-        let (_, address) = said.split_once("listening on http://").expect("looked for above");
-        let address = address.split(';').next().and_then(|address| address.parse().ok());
-        Daemon { child, stderr, said, address: address.expect("an address") }
+            if let Some(address) = told(&said) {
+                break address;
+            }
+        };
+        Daemon { child, stderr, said, address }
     }
 }
 
@@ -339,6 +347,40 @@ fn whoever_can_be_reached_by_others_needs_tokens() {
 }
 
 #[test]
+fn sighup_changes_who_may_ask_and_the_owner_always_may() {
+    let home = Home::new(Behaviour::default(), "");
+    let daemon = home.serve();
+    let token = |name: &str| {
+        let made = home.command(&["config", "token", name]).output().expect("it runs");
+        let token = String::from_utf8_lossy(&made.stderr).lines().last().map(str::to_string);
+        (token.expect("a token"), String::from_utf8(made.stdout).expect("text"))
+    };
+    let ask = |token: &str| {
+        let mine = format!("authorization: Bearer {token}\r\n");
+        daemon.ask("GET", "/api/v1/lanes", &mine, "").0
+    };
+    let until = |what: &dyn Fn() -> bool| {
+        let since = now();
+        while !what() {
+            assert!(since.elapsed() < FOREVER);
+            pause(Duration::from_millis(20));
+        }
+    };
+    let ((first, first_hash), (second, second_hash)) = (token("first"), token("second"));
+    assert_eq!(daemon.ask("GET", "/api/v1/lanes", "", "").0, 200);
+    home.configure(&first_hash);
+    daemon.signal(Signal::HUP);
+    until(&|| daemon.ask("GET", "/api/v1/lanes", "", "").0 == 401);
+    assert_eq!((ask(&first), ask(&second)), (200, 401));
+    home.configure(&second_hash);
+    daemon.signal(Signal::HUP);
+    until(&|| ask(&first) == 401);
+    assert_eq!(ask(&second), 200);
+    let looked = home.command(&["lane", "ls"]).output().expect("it runs");
+    assert_eq!(looked.status.code(), Some(0), "{}", String::from_utf8_lossy(&looked.stderr));
+}
+
+#[test]
 fn systemd_hears_that_it_is_ready_alive_and_on_its_way_out() {
     let home = Home::new(Behaviour::default(), "");
     let path = home.directory.path().join("notify");
@@ -388,8 +430,9 @@ fn the_log_has_one_line_per_change_of_state_and_no_secret() {
     daemon.until(|summary| summary["jobs"] == 0);
     daemon.signal(Signal::TERM);
     let (_, said) = daemon.ended();
+    // Nothing but the log is there.
     let lines: Vec<Value> =
-        said.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        said.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let of_job = lines.iter().filter(|line| line["job"] == 1);
     let words: Vec<&str> = of_job.filter_map(|line| line["message"].as_str()).collect();
     assert_eq!(words, ["accepted", "started", "settled", "finished"], "{said}");
@@ -410,6 +453,36 @@ fn programs_do_not_inherit_the_secrets_of_lanes_and_the_store_is_its_owners() {
     assert!(answer.contains("OTHER=shown") && !answer.contains("hunter2"), "{answer}");
     let store = fs::metadata(home.directory.path().join("p.db")).expect("there");
     assert_eq!(store.permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn s3_what_is_left_of_a_command_whose_job_is_over_is_ended() {
+    let mark = format!("paceline-test-command-{}", std::process::id());
+    let run = format!("[commands.long]\nrun = ['sh', '-c', 'touch up; : {mark}; sleep 1000']");
+    let home = Home::new(Behaviour::default(), &run);
+    let daemon = home.serve();
+    daemon.submit(&json!({"kind": "command", "lanes": ["shop"], "payload": {"command": "long"}}));
+    let until = |what: &dyn Fn() -> bool| {
+        let since = now();
+        while !what() {
+            assert!(since.elapsed() < FOREVER);
+            pause(Duration::from_millis(20));
+        }
+    };
+    until(&|| home.directory.path().join("up").exists());
+    let runs = || {
+        let entries = fs::read_dir("/proc").expect("processes").filter_map(Result::ok);
+        let mut lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+        lines.any(|line| String::from_utf8_lossy(&line).contains(&mark))
+    };
+    daemon.signal(Signal::KILL);
+    daemon.ended();
+    let cancelled = home.command(&["job", "cancel", "1"]).output().expect("it runs");
+    assert_eq!(cancelled.status.code(), Some(0), "{cancelled:?}");
+    assert!(runs(), "nobody has ended it yet");
+    let daemon = home.serve();
+    assert!(!runs(), "{}", daemon.said);
+    assert!(daemon.said.contains("ended what was left of job 1"), "{}", daemon.said);
 }
 
 #[test]

@@ -226,6 +226,52 @@ fn s3_what_was_left_of_a_program_is_ended_also_when_its_service_has_become_a_req
 }
 
 #[test]
+fn s3_what_was_left_of_a_program_is_ended_also_when_nobody_knows_its_service_any_more() {
+    let mark = format!("paceline-test-forgotten-{}", std::process::id());
+    let script = format!("./say up; : {mark}; sleep 1000");
+    let home = Home::new(&format!(
+        "[services.a]\nrun = ['sh', '-c', '{script}']\n[rosters.all]\ncheck = '1h'\nservices = ['a']\n"
+    ));
+    let rosters = home.start();
+    while home.log().is_empty() {
+        std::thread::yield_now();
+    }
+    rosters.kill();
+    home.write("paceline.toml", "[store]\npath = 'p.db'\n[services.b]\nrun = ['true']\n");
+    home.status();
+    assert!(runs(&mark), "whoever only looks ends nothing");
+    let output = home.run(&["run", "b"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("ended what was left of `a`, which is configured no more"), "{said}");
+    assert!(!runs(&mark));
+}
+
+#[test]
+fn a_run_by_hand_also_finishes_what_an_earlier_process_left_and_says_so() {
+    let wait = "./say long; until [ -e go ]; do sleep 0.01; done; ./say over";
+    let home = Home::new(&format!(
+        "[services.long]\nrun = ['sh', '-c', '{wait}']\n[services.short]\nrun = ['true']\n\
+         [rosters.all]\ncheck = '1h'\nservices = ['long']\n"
+    ));
+    let rosters = home.start();
+    while home.log().is_empty() {
+        std::thread::yield_now();
+    }
+    rosters.kill();
+    let mut child = home.command(&["run", "short"]).spawn().expect("it runs");
+    let mut lines = std::io::BufReader::new(child.stderr.take().expect("piped"));
+    let mut said = String::new();
+    while !said.contains("calls of earlier jobs still run: 1; Ctrl-C ends them at once") {
+        let read = std::io::BufRead::read_line(&mut lines, &mut said).expect("text");
+        assert!(read > 0, "it ended: {said}");
+    }
+    home.write("go", "");
+    assert_eq!(child.wait().expect("it ends").code(), Some(0), "{said}");
+    assert_eq!(home.log(), ["long", "long", "over"]);
+}
+
+#[test]
 fn a_request_has_the_time_of_its_service_and_no_more() {
     // It takes connections, and says nothing.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -4,8 +4,11 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use paceline_core::{KindTerms, Limits, SERVICE_KIND, Settings, SettingsError, Setup, Span, Time};
+use paceline_core::{
+    Event, KindTerms, Limits, SERVICE_KIND, Settings, SettingsError, Setup, Span, Time,
+};
 use paceline_store::{Memory, Sqlite, Store, StoreError};
+use tokio::sync::broadcast;
 
 use crate::clock::Clock;
 use crate::driver::{Heartbeat, random};
@@ -15,6 +18,9 @@ use crate::run::Workers;
 use crate::service::{self, Roster, Service, ServiceError};
 use crate::turn::Machine;
 use crate::worker::Worker;
+
+/// Events that a slow subscriber may fall behind before it misses some.
+const MOST_EVENTS_BEHIND: usize = 4_096;
 
 /// An engine to be.
 pub struct Builder {
@@ -30,7 +36,19 @@ pub struct Builder {
     cache_bytes: usize,
     keep_events: u64,
     at_rest: bool,
-    heartbeat: Option<Heartbeat>,
+    beside: Beside,
+}
+
+/// What goes on beside the work.
+pub(crate) struct Beside {
+    pub(crate) heartbeat: Option<Heartbeat>,
+    pub(crate) events: broadcast::Sender<Event>,
+}
+
+impl Default for Beside {
+    fn default() -> Beside {
+        Beside { heartbeat: None, events: broadcast::Sender::new(MOST_EVENTS_BEHIND) }
+    }
 }
 
 impl Builder {
@@ -48,7 +66,7 @@ impl Builder {
             cache_bytes: 64 << 20,
             keep_events: 0,
             at_rest: false,
-            heartbeat: None,
+            beside: Beside::default(),
         }
     }
 
@@ -141,8 +159,13 @@ impl Builder {
         beat: impl FnMut() + Send + 'static,
     ) -> Builder {
         let every = Span::from(every).max(Span::millis(1));
-        self.heartbeat = Some(Heartbeat { every, beat: Box::new(beat), at: Time::ZERO });
+        self.beside.heartbeat = Some(Heartbeat { every, beat: Box::new(beat), at: Time::ZERO });
         self
+    }
+
+    /// What happens from the very first turn on: see [`Paceline::events`].
+    pub fn events(&self) -> broadcast::Receiver<Event> {
+        self.beside.events.subscribe()
     }
 
     /// Opens the store, takes up what it kept, and runs.
@@ -150,7 +173,7 @@ impl Builder {
         let setup = self.setup()?;
         let begin = if self.at_rest { Begin::AtRest } else { Begin::Working };
         let keep = Keep { finished: self.keep_finished, events: self.keep_events };
-        let also = (begin, self.heartbeat);
+        let also = (begin, self.beside);
         let workers = Arc::new(self.workers);
         match self.path {
             Some(path) => {
@@ -228,7 +251,7 @@ fn start(
     store: impl Store + 'static,
     workers: Arc<Workers>,
     keep: Keep,
-    (begin, heartbeat): (Begin, Option<Heartbeat>),
+    (begin, beside): (Begin, Beside),
 ) -> Result<Paceline, StartError> {
     let runtime = tokio::runtime::Handle::try_current().map_err(|_| StartError::NoRuntime)?;
     let groups = setup.groups.iter().map(|(name, _)| name.clone()).collect();
@@ -241,8 +264,7 @@ fn start(
         machine.halt();
     }
     let clock = clock.expect("opening reads the clock");
-    Paceline::launch(machine, clock, runtime, workers, (groups, heartbeat))
-        .map_err(StartError::Thread)
+    Paceline::launch(machine, clock, runtime, workers, (groups, beside)).map_err(StartError::Thread)
 }
 
 /// Why an engine did not start.
@@ -350,8 +372,14 @@ mod tests {
     async fn a_bug_in_the_engine_is_told_as_a_bug_to_everybody_who_waits() {
         let lanes = vec![("a".into(), Limits::default())];
         let setup = Setup { lanes, ..Setup::default() };
-        let pace = start(setup, Broken, Arc::default(), Keep::default(), (Begin::Working, None))
-            .expect("it starts");
+        let pace = start(
+            setup,
+            Broken,
+            Arc::default(),
+            Keep::default(),
+            (Begin::Working, Beside::default()),
+        )
+        .expect("it starts");
         let told = pace.pause("a").await.expect_err("nobody answers");
         assert_eq!(told.to_string(), "the engine has ended because of a bug in it: a bug");
         assert!(matches!(pace.ended().await, Ended::Panicked(_)));

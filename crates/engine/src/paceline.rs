@@ -14,9 +14,9 @@ use paceline_store::{Cursor, Store};
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
 
 use crate::answer::{Filter, JobView, Question, Reply};
-use crate::builder::Builder;
+use crate::builder::{Beside, Builder};
 use crate::clock::Clock;
-use crate::driver::{Driver, Ended, Heartbeat, Message};
+use crate::driver::{Driver, Ended, Message};
 use crate::following::{Following, News, NotSubmitted, end};
 use crate::job::Job;
 use crate::lane::{Lane, LaneError};
@@ -27,8 +27,6 @@ use crate::turn::{Input, LaneAct, Machine, RetryError};
 
 /// Submissions on their way to the loop at most; more wait their turn.
 const MOST_SUBMITTING: usize = 65_536;
-/// Events that a slow subscriber may fall behind before it misses some.
-const MOST_EVENTS_BEHIND: usize = 4_096;
 /// Turns whose events a slow reader of them may fall behind.
 const MOST_TURNS_BEHIND: usize = 1_024;
 /// Keys in one question: more are asked for in turns, so that others get theirs in between.
@@ -87,11 +85,10 @@ impl Paceline {
         clock: Arc<Clock>,
         runtime: tokio::runtime::Handle,
         workers: Arc<Workers>,
-        (groups, heartbeat): (Vec<String>, Option<Heartbeat>),
+        (groups, Beside { heartbeat, events }): (Vec<String>, Beside),
     ) -> std::io::Result<Paceline> {
         let (messages, inbox) = channel();
         let commits = Arc::new(AtomicU64::new(0));
-        let (events, _) = broadcast::channel(MOST_EVENTS_BEHIND);
         let (kept, _) = broadcast::channel(MOST_TURNS_BEHIND);
         let runner = Runner::new(workers.clone(), runtime, clock.clone(), messages.clone());
         let driver = Driver::new(

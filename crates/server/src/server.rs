@@ -1,7 +1,7 @@
 //! The daemon: all paths, what stands before them, and what they share.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::body::Body;
 use axum::extract::State;
@@ -49,7 +49,7 @@ pub(crate) struct Shared(Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) pace: Paceline,
     pub(crate) doors: Doors,
-    pub(crate) access: Access,
+    access: RwLock<Arc<Access>>,
     bodies: Bodies,
     pub(crate) hub: Hub,
     pub(crate) meters: Meters,
@@ -68,6 +68,10 @@ impl std::ops::Deref for Shared {
 impl Inner {
     pub(crate) fn stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
+    }
+
+    fn access(&self) -> Arc<Access> {
+        self.access.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The body of a request, within its bounds.
@@ -142,7 +146,7 @@ impl Server {
         let shared = Shared(Arc::new(Inner {
             pace,
             doors,
-            access: terms.access,
+            access: RwLock::new(Arc::new(terms.access)),
             bodies: Bodies::new(terms.max_body),
             hub: Hub::new(),
             meters: Meters::new(),
@@ -172,6 +176,12 @@ impl Server {
         self.router.clone()
     }
 
+    /// From now on these are let in; what is being answered is answered.
+    pub fn set_access(&self, access: Access) {
+        let mut current = self.shared.access.write().unwrap_or_else(PoisonError::into_inner);
+        *current = Arc::new(access);
+    }
+
     /// Says that it is on its way out: from now on it is not ready.
     pub fn stopping(&self) {
         self.shared.stopping.store(true, Ordering::Relaxed);
@@ -180,7 +190,7 @@ impl Server {
 
 /// Lets a request in, or not, and counts its answer.
 async fn let_in(State(shared): State<Shared>, mut request: Request<Body>, next: Next) -> Response {
-    let admitted = shared.access.admit(request.method(), request.uri(), request.headers());
+    let admitted = shared.access().admit(request.method(), request.uri(), request.headers());
     let response = match admitted {
         Ok(caller) => {
             request.extensions_mut().insert(caller);

@@ -14,7 +14,7 @@ use super::tail::Tail;
 /// How soon what a program says is stored while it runs: with the commit, in less than 2 s.
 const SAVE_AFTER: Duration = Duration::from_millis(1_500);
 /// How long what a dead process left behind may take to end by itself.
-const LEFT_OVER_GRACE: Duration = Duration::from_secs(1);
+pub(super) const LEFT_OVER_GRACE: Duration = Duration::from_secs(1);
 /// Beyond a program's own time: to end what is left before and after it, to store what it said.
 pub(crate) const BEYOND: Duration = Duration::from_secs(150);
 

@@ -17,9 +17,15 @@ pub(super) enum Form {
     Quiet,
 }
 
+/// A log that is being written. When it is dropped the last lines are.
+pub(super) struct Log {
+    pub(super) form: Form,
+    _guard: WorkerGuard,
+}
+
 /// From now on lines are written, by a thread of their own: whoever does not read them loses some,
-/// and holds up nobody. When the guard is dropped the last of them are written.
-pub(super) fn start(form: Option<Form>) -> WorkerGuard {
+/// and holds up nobody.
+pub(super) fn start(form: Option<Form>) -> Log {
     let (writer, guard) = tracing_appender::non_blocking(std::io::stderr());
     let eyes = std::io::stderr().is_terminal();
     let form = form.unwrap_or(if eyes { Form::Text } else { Form::Json });
@@ -35,5 +41,5 @@ pub(super) fn start(form: Option<Form>) -> WorkerGuard {
         Form::Json => lines.json().flatten_event(true).try_init(),
         Form::Text | Form::Quiet => lines.try_init(),
     };
-    guard
+    Log { form, _guard: guard }
 }

@@ -3,65 +3,86 @@
 use paceline::{ChangeError, Lane};
 use sd_notify::NotifyState;
 
+use super::Up;
 use crate::config::{Config, Surroundings};
-use crate::engine::Engine;
 
-/// Reads the configuration again. One that has mistakes changes nothing.
-pub(super) async fn reload(engine: &Engine, config: &mut Config) -> anyhow::Result<()> {
-    if let Ok(now) = NotifyState::monotonic_usec_now() {
-        let _ = sd_notify::notify(false, &[NotifyState::Reloading, now]);
-    }
-    let read = Config::load(config.file.as_deref(), &Surroundings::of_process());
-    match read.map_err(anyhow::Error::from).and_then(|fresh| {
-        engine.known.set(&fresh)?;
-        Ok(fresh)
-    }) {
-        Ok(fresh) => apply(engine, config, fresh).await?,
-        Err(error) => {
-            let error = format!("{error:#}");
-            tracing::error!(error, "the configuration was not read again: the earlier one holds");
+impl Up {
+    /// Reads the configuration again. One that has mistakes changes nothing.
+    pub(super) async fn reload(&mut self) -> anyhow::Result<()> {
+        if let Ok(now) = NotifyState::monotonic_usec_now() {
+            let _ = sd_notify::notify(false, &[NotifyState::Reloading, now]);
         }
-    }
-    let _ = sd_notify::notify(false, &[NotifyState::Ready]);
-    Ok(())
-}
-
-async fn apply(engine: &Engine, config: &mut Config, fresh: Config) -> anyhow::Result<()> {
-    let pace = &engine.pace;
-    for lane in &fresh.lanes {
-        let name = &lane.name;
-        match pace.set_lane(Lane::with_limits(name, lane.limits.clone())).await? {
-            Ok(()) => {}
-            Err(ChangeError::Unknown(_)) => {
-                tracing::warn!(lane = name, "known from before: it is taken up at the next start");
-            }
+        match self.read_again() {
+            Ok(fresh) => self.apply(fresh).await?,
             Err(error) => {
-                let error = error.to_string();
-                tracing::warn!(lane = name, error, "its limits change at the next start");
+                let error = format!("{error:#}");
+                tracing::error!(
+                    error,
+                    "the configuration was not read again: the earlier one holds"
+                );
             }
         }
+        let _ = sd_notify::notify(false, &[NotifyState::Ready]);
+        Ok(())
     }
-    for lane in &config.lanes {
-        if !fresh.lanes.iter().any(|it| it.name == lane.name) {
+
+    /// What the file says now. Whom to ask and who may ask is known from here on.
+    fn read_again(&self) -> anyhow::Result<Config> {
+        let mut fresh = Config::load(self.config.file.as_deref(), &Surroundings::of_process())?;
+        // Where it listens stays, whatever the file says now.
+        fresh.server.listen = self.config.server.listen;
+        let access = self.owner.access(&fresh.server)?;
+        self.engine.known.set(&fresh)?;
+        self.server.set_access(access);
+        Ok(fresh)
+    }
+
+    async fn apply(&mut self, fresh: Config) -> anyhow::Result<()> {
+        let (pace, config) = (&self.engine.pace, &mut self.config);
+        for lane in &fresh.lanes {
             let name = &lane.name;
-            tracing::warn!(lane = name, "no longer configured: it is gone at the next start");
+            match pace.set_lane(Lane::with_limits(name, lane.limits.clone())).await? {
+                Ok(()) => {}
+                Err(ChangeError::Unknown(_)) => {
+                    tracing::warn!(
+                        lane = name,
+                        "known from before: it is taken up at the next start"
+                    );
+                }
+                Err(error) => {
+                    let error = error.to_string();
+                    tracing::warn!(lane = name, error, "its limits change at the next start");
+                }
+            }
         }
+        for lane in &config.lanes {
+            if !fresh.lanes.iter().any(|it| it.name == lane.name) {
+                let name = &lane.name;
+                tracing::warn!(lane = name, "no longer configured: it is gone at the next start");
+            }
+        }
+        let services = fresh.services.iter().map(crate::config::ServiceConfig::service).collect();
+        let rosters = fresh.rosters.iter().map(crate::config::RosterConfig::roster).collect();
+        if let Err(error) = pace.set_services(services, rosters).await? {
+            let error = error.to_string();
+            tracing::error!(error, "services and rosters stay as they were");
+        }
+        config.server.tokens.clone_from(&fresh.server.tokens);
+        config.server.hosts.clone_from(&fresh.server.hosts);
+        config.server.grace = fresh.server.grace;
+        let fixed = |it: &Config| {
+            let settings = (it.settings.clone(), it.groups.clone(), it.server.clone());
+            (settings, it.store_path.clone(), it.keep_finished, it.cache_bytes)
+        };
+        if fixed(&fresh) != fixed(config) {
+            tracing::warn!(
+                "groups, workers, queue, store and the server's bounds change at the next start"
+            );
+        }
+        let (lanes, services) = (fresh.lanes.len(), fresh.services.len());
+        tracing::info!(lanes, services, "the configuration was read again");
+        (config.lanes, config.services) = (fresh.lanes, fresh.services);
+        (config.rosters, config.commands) = (fresh.rosters, fresh.commands);
+        Ok(())
     }
-    let services = fresh.services.iter().map(crate::config::ServiceConfig::service).collect();
-    let rosters = fresh.rosters.iter().map(crate::config::RosterConfig::roster).collect();
-    if let Err(error) = pace.set_services(services, rosters).await? {
-        let error = error.to_string();
-        tracing::error!(error, "services and rosters stay as they were");
-    }
-    let whole = |it: &Config| (it.settings.clone(), it.groups.clone(), it.server.clone());
-    let listen = config.server.listen;
-    let mut same = fresh.clone();
-    same.server.listen = listen;
-    if whole(&same) != whole(config) || fresh.store_path != config.store_path {
-        tracing::warn!("groups, workers, store, server and tokens change at the next start");
-    }
-    let (lanes, services) = (fresh.lanes.len(), fresh.services.len());
-    tracing::info!(lanes, services, "the configuration was read again");
-    (config.lanes, config.services, config.rosters) = (fresh.lanes, fresh.services, fresh.rosters);
-    Ok(())
 }

@@ -8,11 +8,12 @@ use hyper::Method;
 use paceline::{Event, Following, JobId, JobState, NotSubmitted, Paceline, Report, ServiceStatus};
 use serde_json::json;
 use tokio::signal::unix::SignalKind;
+use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::config::Config;
 use crate::door::{Door, part};
-use crate::engine::{For, start};
+use crate::engine::{For, start, start_with};
 use crate::exit::{Exit, Later};
 use crate::fetch::Usage;
 use crate::follow::{End, exit_of, follow};
@@ -54,14 +55,21 @@ pub(super) async fn rosters(config: &Config, form: Form) -> anyhow::Result<Exit>
             say(format_args!("`{name}` is on no roster: it runs only by `services run {name}`"));
         }
     }
-    let pace = start(config, For::Rosters).await?;
+    let mut events = None;
+    let engine = start_with(config, For::Rosters, |builder| {
+        // From before the first run begins.
+        events = Some(builder.events());
+        builder
+    });
+    let pace = engine.await?.pace;
+    let events = events.expect("the engine was built");
     let mut signals = signals()?;
     let (rosters, services) = (config.rosters.len(), config.services.len());
     say(format_args!("rosters: {rosters}, services: {services}; Ctrl-C stops"));
     let ended = tokio::select! {
         () = signals.next() => None,
         ended = pace.ended() => Some(ended),
-        told = tell(&pace, form) => return told.map(|()| Exit::Failed),
+        told = tell(&pace, events, form) => return told.map(|()| Exit::Failed),
     };
     if let Some(ended) = ended {
         return Err(ended.into());
@@ -72,8 +80,7 @@ pub(super) async fn rosters(config: &Config, form: Form) -> anyhow::Result<Exit>
 }
 
 /// Tells of every run that begins or is over.
-async fn tell(pace: &Paceline, form: Form) -> anyhow::Result<()> {
-    let mut events = pace.events();
+async fn tell(pace: &Paceline, mut events: Receiver<Event>, form: Form) -> anyhow::Result<()> {
     loop {
         match events.recv().await {
             Ok(Event::Started(call, _)) => {
@@ -90,8 +97,13 @@ async fn tell(pace: &Paceline, form: Form) -> anyhow::Result<()> {
     }
 }
 
+/// The service that a job runs, or ran just now: a quick one is over before anybody asks.
 async fn running(pace: &Paceline, job: JobId) -> anyhow::Result<Option<ServiceStatus>> {
-    Ok(pace.services().await?.into_iter().find(|service| service.running == Some(job)))
+    let runs = |service: &ServiceStatus| {
+        let last = service.record.last.as_ref().map(|last| last.job);
+        service.running == Some(job) || last == Some(job)
+    };
+    Ok(pace.services().await?.into_iter().find(runs))
 }
 
 async fn over(pace: &Paceline, report: &Report, form: Form) -> anyhow::Result<()> {
@@ -171,8 +183,15 @@ pub(super) async fn one(config: &Config, name: &str, form: Form) -> anyhow::Resu
         return Ok(Exit::Interrupted);
     };
     over(&pace, &report, form).await?;
-    // Runs that an earlier process left unfinished were taken up too.
-    pace.stop(GRACE).await?;
+    // What an earlier process left unfinished was taken up too.
+    let others = pace.summary().await?.running;
+    if others > 0 {
+        say(format_args!("calls of earlier jobs still run: {others}; Ctrl-C ends them at once"));
+    }
+    tokio::select! {
+        stopped = pace.stop(Duration::MAX) => stopped?,
+        () = signals.next() => pace.stop(Duration::ZERO).await?,
+    }
     Ok(match report.state {
         JobState::Done => Exit::Done,
         JobState::Skipped => Exit::Deferred,

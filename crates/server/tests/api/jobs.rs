@@ -127,7 +127,7 @@ async fn jobs_are_listed_from_either_end_page_by_page() {
     let service = Service::kind().await;
     let daemon = made(service.address).start().await;
     daemon.post("/api/v1/lanes/shop/pause", "{}").await;
-    daemon.post("/api/v1/jobs", &format!("[{}]", vec![ONE; 5].join(","))).await;
+    daemon.post("/api/v1/jobs", &format!("[{}]", [ONE; 5].join(","))).await;
     let page = async |query: &str| {
         let page = daemon.get(&format!("/api/v1/jobs?limit=2{query}")).await.json();
         let jobs = page["jobs"].as_array().expect("a list").iter();

@@ -1,6 +1,7 @@
 //! `/to/{lane}/{path}`: requests of programs that cannot be changed, at the pace of their lane.
 
-use std::io;
+mod ahead;
+
 use std::time::Duration;
 
 use axum::Extension;
@@ -10,7 +11,6 @@ use axum::http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
 use axum::http::{Method, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use http_body_util::BodyExt as _;
 use hyper::body::Body as _;
 use paceline::{Priority, Span};
 use paceline_apps::call::AskError;
@@ -19,6 +19,7 @@ use paceline_apps::relay::{Answer as Answered, Broken, Visit};
 use percent_encoding::percent_decode_str;
 use tokio::time::Instant;
 
+use self::ahead::Ahead;
 use crate::access::{Caller, TOKEN};
 use crate::problem::{Answer, Problem, shown};
 use crate::server::Shared;
@@ -46,7 +47,7 @@ pub(crate) async fn relay(
     let (lane, path) = destination(&request)?;
     shared.doors.relay.check(&lane, &path).map_err(|error| nowhere(&error, &lane))?;
     let (priority, budget) = terms(request.headers())?;
-    let visit = visit(request, path, &caller);
+    let (visit, ahead) = visit(request, path, &caller);
     let (job, announced, mut answer) = shared.doors.relay.announce(&lane, visit);
     let job = job.priority(priority).max_wait(budget).start_within(budget.max(AT_ONCE)).in_time();
     let (leaving, report) = enter(&shared, &lane, job).await?;
@@ -54,6 +55,7 @@ pub(crate) async fn relay(
     let answer = tokio::select! {
         biased;
         Ok(answer) = &mut answer => answer,
+        () = ahead.left() => return Err(Problem::malformed("the body was cut off")),
         report = &mut report => {
             // What came at the same moment counts.
             match answer.try_recv() {
@@ -108,7 +110,7 @@ fn terms(headers: &HeaderMap) -> Answer<(Priority, Span)> {
 }
 
 /// The request as it is passed on: without what was meant for us.
-fn visit(request: Request<Body>, path: String, caller: &Caller) -> Visit {
+fn visit(request: Request<Body>, path: String, caller: &Caller) -> (Visit, Ahead) {
     let (head, body) = request.into_parts();
     let mut headers: HeaderMap = head.headers;
     for name in [HOST, PRIORITY, MAX_WAIT, TOKEN] {
@@ -117,12 +119,13 @@ fn visit(request: Request<Body>, path: String, caller: &Caller) -> Visit {
     if let Some(name) = &caller.said_in {
         headers.remove(name);
     }
-    let body = if body.is_end_stream() {
+    let ahead = Ahead::new(body);
+    let body = if ahead.is_end_stream() {
         Upload::Nothing
     } else {
-        Upload::Coming(Box::pin(body.map_err(io::Error::other)))
+        Upload::Coming(Box::pin(ahead.clone()))
     };
-    Visit { method: head.method, path, headers, body }
+    (Visit { method: head.method, path, headers, body }, ahead)
 }
 
 fn passed_back(answer: Answered, total: Duration) -> Response {

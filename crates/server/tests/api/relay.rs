@@ -167,6 +167,38 @@ async fn l5_a_client_that_leaves_ends_the_request_and_frees_the_slot() {
 }
 
 #[tokio::test]
+async fn a_client_that_leaves_while_it_waits_is_noticed_whatever_it_had_sent() {
+    let service = Service::kind().await;
+    let mut made = made(service.address);
+    let place = made.places["shop"].clone();
+    made.places.insert("one".to_string(), place);
+    made.builder = made.builder.lane(Lane::new("one"));
+    let daemon = made.start().await;
+    let held = daemon.post("/api/v1/lanes/one/permits", "{}").await.json()["permit"].clone();
+    let waiting = async |wanted: u64| {
+        while daemon.get("/api/v1/lanes/one").await.json()["waiting"] != wanted {}
+    };
+    // Nothing, a part, all of it.
+    for body in ["", "half", "all of it."] {
+        let mut client = TcpStream::connect(daemon.address).await.expect("it listens");
+        let head = format!(
+            "POST /to/one/ HTTP/1.1\r\nhost: {}\r\ncontent-length: 10\r\n\r\n{body}",
+            daemon.address
+        );
+        client.write_all(head.as_bytes()).await.expect("sent");
+        soon(waiting(1)).await;
+        drop(client);
+        soon(waiting(0)).await;
+    }
+    daemon.post(&format!("/api/v1/permits/{held}/settle"), "{}").await;
+    let answer = daemon.ask("POST", "/to/one/", &[], "0123456789").await;
+    assert_eq!(answer.status, 200);
+    let seen = service.seen();
+    assert_eq!(seen.len(), 1, "nothing was sent for those who had left");
+    assert!(seen[0].contains("content-length: 10\r\n"), "{}", seen[0]);
+}
+
+#[tokio::test]
 async fn an_answer_that_is_cut_off_is_cut_off_for_the_client_too() {
     let (listener, daemon) = by_hand().await;
     let mut client = TcpStream::connect(daemon.address).await.expect("it listens");

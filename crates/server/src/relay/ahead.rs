@@ -1,0 +1,142 @@
+//! A body that is read a little ahead while its request waits for its turn: only so is it noticed
+//! that its sender has left.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes};
+use hyper::body::{Body as _, Frame, SizeHint};
+
+/// Bytes that are held at most before the turn comes, beside one piece.
+const MOST_AHEAD: usize = 64 << 10;
+
+/// The body, seen from whoever waits and from whoever sends it on.
+#[derive(Clone)]
+pub(super) struct Ahead(Arc<Mutex<Reading>>);
+
+struct Reading {
+    body: Body,
+    pieces: VecDeque<Frame<Bytes>>,
+    /// Bytes of those pieces.
+    held: usize,
+    /// Whether somebody sends it on: from then on only that one reads.
+    taken: bool,
+}
+
+impl Reading {
+    /// What comes next of the body itself.
+    fn next(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    /// Resolves when the sender has left.
+    fn read_ahead(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        while !self.taken && self.held < MOST_AHEAD && !self.body.is_end_stream() {
+            match self.next(context) {
+                Poll::Ready(Some(Ok(piece))) => {
+                    self.held += piece.data_ref().map_or(0, Bytes::len);
+                    self.pieces.push_back(piece);
+                }
+                Poll::Ready(Some(Err(_))) => return Poll::Ready(()),
+                Poll::Ready(None) | Poll::Pending => break,
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl Ahead {
+    pub(super) fn new(body: Body) -> Ahead {
+        let reading = Reading { body, pieces: VecDeque::new(), held: 0, taken: false };
+        Ahead(Arc::new(Mutex::new(reading)))
+    }
+
+    fn reading(&self) -> MutexGuard<'_, Reading> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads a little ahead, and resolves only if the sender leaves before somebody sends it on.
+    pub(super) async fn left(&self) {
+        poll_fn(|context| self.reading().read_ahead(context)).await;
+    }
+}
+
+impl hyper::body::Body for Ahead {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let mut reading = self.reading();
+        reading.taken = true;
+        if let Some(piece) = reading.pieces.pop_front() {
+            reading.held -= piece.data_ref().map_or(0, Bytes::len);
+            return Poll::Ready(Some(Ok(piece)));
+        }
+        reading.next(context).map(|piece| piece.map(|piece| piece.map_err(io::Error::other)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let reading = self.reading();
+        reading.pieces.is_empty() && reading.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let reading = self.reading();
+        let (rest, held) = (reading.body.size_hint(), reading.held as u64);
+        let mut whole = SizeHint::new();
+        // The upper end first: it must not be below the lower one.
+        if let Some(upper) = rest.upper() {
+            whole.set_upper(upper + held);
+        }
+        whole.set_lower(rest.lower() + held);
+        whole
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt as _;
+    use http_body_util::BodyExt as _;
+
+    #[tokio::test]
+    async fn what_was_read_ahead_comes_first_and_counts_in_the_length() {
+        let pieces = (0..100).map(|n| Ok::<_, io::Error>(Bytes::from(vec![n; 1 << 10])));
+        let mut ahead = Ahead::new(Body::from_stream(futures_util::stream::iter(pieces)));
+        assert_eq!(ahead.left().now_or_never(), None, "its sender is there");
+        assert_eq!(ahead.reading().held, MOST_AHEAD, "and no more than that");
+        assert_eq!((ahead.size_hint().lower(), ahead.size_hint().exact()), (64 << 10, None));
+        let first = ahead.frame().await.expect("a piece").expect("whole");
+        assert_eq!(first.into_data().expect("data")[0], 0);
+        assert_eq!(ahead.left().now_or_never(), None);
+        assert_eq!(ahead.reading().held, 63 << 10, "nobody reads ahead any more");
+        let rest = ahead.collect().await.expect("whole").to_bytes();
+        assert_eq!((rest.len(), rest[rest.len() - 1]), (99 << 10, 99));
+        let ahead = Ahead::new(Body::from("hello"));
+        assert_eq!(ahead.left().now_or_never(), None);
+        assert_eq!((ahead.size_hint().exact(), ahead.is_end_stream()), (Some(5), false));
+    }
+
+    #[tokio::test]
+    async fn a_sender_that_leaves_is_noticed_unless_somebody_sends_it_on() {
+        let pieces = || {
+            let gone = io::Error::from(io::ErrorKind::UnexpectedEof);
+            Body::from_stream(futures_util::stream::iter([Ok(Bytes::from("a")), Err(gone)]))
+        };
+        assert_eq!(Ahead::new(pieces()).left().now_or_never(), Some(()));
+        let mut sent = Ahead::new(pieces());
+        sent.frame().await.expect("a piece").expect("whole");
+        assert_eq!(sent.left().now_or_never(), None);
+        assert!(sent.frame().await.expect("it is told").is_err());
+    }
+}

@@ -12,6 +12,7 @@ use crate::pending::Pending;
 use crate::priority::Priority;
 use crate::queue::Queues;
 use crate::record::LaneRecord;
+use crate::settings::MOST_LATE;
 use crate::time::{Span, Time};
 use crate::waits::Budgets;
 
@@ -106,6 +107,10 @@ pub(crate) struct Lane {
     pub(crate) made: bool,
     /// Whether the store knows its name.
     pub(crate) stored: bool,
+    /// So many times an attempt has twice as long until it must be sent, and had at most: one that
+    /// came too late doubles it, one that came early halves it (L4).
+    pub(crate) late: u8,
+    pub(crate) latest: u8,
     /// Unfinished rss calls, one per kind (D3).
     pub(crate) rss: Vec<(u32, u32)>,
     pub(crate) queues: Queues,
@@ -150,6 +155,8 @@ impl Lane {
             users: 0,
             idle_from: Time::ZERO,
             stored: false,
+            late: 0,
+            latest: 0,
             queues: Queues::default(),
             budgets: Budgets::default(),
             rss: Vec::new(),
@@ -385,9 +392,17 @@ impl Lane {
         }
     }
 
+    /// An attempt came too late to be sent: the next ones have longer (L4).
+    pub(crate) fn came_late(&mut self) {
+        self.late = (self.late + 1).min(MOST_LATE);
+        self.latest = self.latest.max(self.late);
+    }
+
     /// Takes up what survived.
     pub(crate) fn remember(&mut self, record: &LaneRecord) {
         self.stored = true;
+        // Nobody knows how long the attempts of its history had.
+        self.latest = MOST_LATE;
         self.id = record.id;
         for (window, since) in self.limits.windows.iter().zip(&mut self.since) {
             let known = record.windows.iter().find(|(rate, _)| *rate == window.rate);

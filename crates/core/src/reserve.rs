@@ -14,7 +14,8 @@ impl Core {
         let attempt = AttemptId(self.next.attempt);
         self.next.attempt += 1;
         let start_at = self.may_start_at(self.calls[number].job, now);
-        let send_by = start_at + self.settings.send_within;
+        let late = self.lanes[self.calls[number].lane].late;
+        let send_by = start_at + self.settings.send_within(late);
         self.dequeue_to_run(number, attempt, now);
         let (job, lane_number) = (self.calls[number].job, self.calls[number].lane);
         let (priority, cost) = (self.jobs[job].priority, self.jobs[job].cost.get());
@@ -167,6 +168,10 @@ impl Core {
         let (lane_number, priority, send_by) = (known.lane, known.priority, known.send_by);
         let at = at.min(send_by);
         let lane = &mut self.lanes[lane_number];
+        // Less than half of its time was needed.
+        if lane.late > 0 && at + self.settings.send_within(lane.late - 1) < send_by {
+            lane.late -= 1;
+        }
         lane.pending.remove(&(send_by, attempt, priority));
         let last = &mut lane.last_start[priority.index()];
         *last = at.max(*last);
@@ -187,6 +192,7 @@ impl Core {
         known.used = false;
         let (lane_number, priority, send_by) = (known.lane, known.priority, known.send_by);
         let lane = &mut self.lanes[lane_number];
+        lane.came_late();
         lane.pending.remove(&(send_by, attempt, priority));
         lane.ledger.give_back(attempt, send_by);
         if let Some(number) = lane.group {
@@ -299,9 +305,9 @@ impl Core {
 
     /// Forgets history that binds nothing any more, here and in the store.
     pub(crate) fn trim_lane(&mut self, number: u32, now: Time, plan: &mut Plan) {
-        // Numbers and moments of attempts may disagree by up to one `send_within`; with that as a
-        // margin, no attempt below a forgotten one is still needed.
-        let margin = self.settings.send_within;
+        // Numbers and moments of attempts may disagree by as long as any of them had to be sent;
+        // with that as a margin, no attempt below a forgotten one is still needed.
+        let margin = self.settings.send_within(self.lanes[number].latest);
         let memory = self.lane_memory(number) + margin;
         let lane = &mut self.lanes[number];
         let forgotten = lane.ledger.trim(memory, now, lane.binding_finish(memory, now));

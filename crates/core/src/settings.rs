@@ -50,7 +50,8 @@ pub struct Settings {
     pub across_lanes: AcrossLanes,
     /// A waiting call ranks one priority higher after each of these (P2).
     pub age_after: Span,
-    /// A reservation is good for so long (L4).
+    /// A reservation is good for so long (L4). Each that comes too late doubles it for its lane, at
+    /// most [`MOST_LATE`] times, so that a slow disk costs time and not everything.
     pub send_within: Span,
     /// Work due by the clock is promised so long before, so that its commit does not make it
     /// late (W5).
@@ -133,7 +134,15 @@ pub enum SettingsError {
     Zero(&'static str),
 }
 
+/// How often `send_within` is doubled at most.
+pub const MOST_LATE: u8 = 5;
+
 impl Settings {
+    /// How long a reservation is good for on a lane where this was doubled so often (L4).
+    pub fn send_within(&self, late: u8) -> Span {
+        self.send_within.times(1 << late)
+    }
+
     /// Refuses what cannot work.
     pub fn check(&self) -> Result<(), SettingsError> {
         let pool = &self.pool;

@@ -10,6 +10,7 @@ use crate::plan::{Asked, Plan};
 use crate::priority::Priority;
 use crate::queue::Waiting;
 use crate::record::{CachedAnswer, CallRecord, Lookup, SettledCall, Write};
+use crate::settings::MOST_LATE;
 use crate::time::{Now, Span, Time};
 
 /// The budgets of callers who named a priority but no `max_wait` (W1).
@@ -268,7 +269,7 @@ impl Core {
         if job.named {
             // The gap may run from the latest moment that a reserved attempt could start.
             let gap = lane.limits.gap(job.priority).max(lane.limits.spread_gap());
-            default.max(gap + self.settings.send_within)
+            default.max(gap + self.settings.send_within(MOST_LATE))
         } else {
             ANY_WAIT
         }

@@ -321,7 +321,7 @@ impl World {
         self
     }
 
-    /// With commits that take up to so long.
+    /// With commits that take so long.
     #[must_use]
     pub fn commits_take(mut self, span: &str) -> World {
         self.manners.commit_time = span.parse().expect("a span");

@@ -358,7 +358,8 @@ impl World {
         if most == 0 || writes.is_empty() {
             self.effects();
         } else {
-            let takes = Span(self.rng.range(0, most));
+            let least = if self.manners.steady { most } else { 0 };
+            let takes = Span(self.rng.range(least, most));
             self.book.busy_until(self.clock.truth + takes);
             self.after(takes, Next::Effects);
         }

@@ -176,7 +176,8 @@ impl Book {
             Priority::Interactive | Priority::Completion => return None,
         };
         let lane = self.lanes.get(&job.calls[place].lane)?;
-        let gap = LaneBook::gap(lane.limits(), job.priority) + self.setup.settings.send_within;
+        let gap = LaneBook::gap(lane.limits(), job.priority)
+            + self.setup.settings.send_within(paceline_core::MOST_LATE);
         job.named.then(|| default.max(gap))
     }
 

@@ -219,3 +219,23 @@ fn l5_a_call_that_outlives_its_process_is_taken_up_with_its_slot() {
     ");
     assert!(world.idle());
 }
+
+#[test]
+fn l4_a_disk_slower_than_a_promise_costs_time_and_not_everything() {
+    let mut world = World::new().lane("nyaa", every("10s")).commits_take("170ms");
+    for n in 1..=3 {
+        world.submit(job(n).on("nyaa"));
+    }
+    insta::assert_snapshot!(world.run_for("40s"), @"
+     0.510 start #1 nyaa background
+     1.680 done #1 nyaa
+     1.680 report #1 done, all
+    10.680 start #2 nyaa background
+    11.850 done #2 nyaa
+    11.850 report #2 done, all
+    20.850 start #3 nyaa background
+    22.020 done #3 nyaa
+    22.020 report #3 done, all
+    ");
+    assert!(world.idle());
+}

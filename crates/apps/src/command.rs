@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use paceline::{Call, CallId, Ended, Failed, Failure, JobId, Outcome, Paceline, Work, Worker};
+use paceline::{Call, CallId, Failed, Failure, Outcome, Work, Worker};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::program::{BEYOND, Patience, Program, Run, end_left};
+use crate::program::{BEYOND, Patience, Program, Run};
 
 /// The kind of these jobs.
 pub const COMMAND_KIND: &str = "command";
@@ -176,22 +176,6 @@ impl Worker for CommandWorker {
 /// after a crash ends what is left of the one before.
 fn child_note(call: CallId) -> String {
     format!("command/{}.{}/child", call.job, call.index)
-}
-
-/// Ends what an earlier process left of commands whose jobs are over, as after one that was cancelled
-/// while nobody was there. Says of which jobs any still ran.
-pub async fn end_forgotten(pace: &Paceline) -> Result<Vec<JobId>, Ended> {
-    let mut ended = Vec::new();
-    for note in pace.notes("command/").await? {
-        let call = note.strip_prefix("command/").and_then(|note| note.strip_suffix("/child"));
-        let job = call.and_then(|call| call.split('.').next()?.parse().ok()).map(JobId);
-        let Some(job) = job else { continue };
-        let unfinished = pace.job(job).await?.is_some_and(|job| job.stored.report.is_none());
-        if !unfinished && end_left(pace, &note).await? {
-            ended.push(job);
-        }
-    }
-    Ok(ended)
 }
 
 #[cfg(test)]

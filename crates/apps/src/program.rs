@@ -9,7 +9,7 @@ mod tail;
 use std::path::PathBuf;
 
 pub(crate) use group::Patience;
-pub(crate) use leftover::end_left;
+pub use leftover::{Leftover, end_leftover, whose_group};
 pub(crate) use run::{BEYOND, Run};
 pub use tail::LONGEST_TAIL;
 

@@ -1,15 +1,19 @@
 //! The engine as the configuration describes it, on the store that all tools share.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use futures_util::future::join_all;
 use paceline::{Builder, Group, Lane, Paceline, SERVICE_KIND, StartError, StoreError};
 use paceline_apps::call::{HttpWorker, Places};
-use paceline_apps::command::{self, Commands};
+use paceline_apps::command::Commands;
 use paceline_apps::http::proxy::Proxies;
-use paceline_apps::services::{self, ServiceWorker, Tasks};
+use paceline_apps::program::{Leftover, end_leftover, whose_group};
+use paceline_apps::services::{ServiceWorker, Tasks};
 use paceline_server::Doors;
+use paceline_store::{Sqlite, Store as _};
 
 use crate::config::{Config, Surroundings};
 use crate::exit::Later;
@@ -56,19 +60,6 @@ pub(crate) struct Engine {
     pub(crate) pace: Paceline,
     pub(crate) doors: Doors,
     pub(crate) known: Known,
-}
-
-impl Engine {
-    /// What an earlier process left running, and no run will end any more, is ended (S3).
-    async fn end_forgotten(&self) -> anyhow::Result<()> {
-        for service in services::end_forgotten(&self.pace, &self.known.tasks).await? {
-            say(format_args!("ended what was left of `{service}`, which is configured no more"));
-        }
-        for job in command::end_forgotten(&self.pace).await? {
-            say(format_args!("ended what was left of job {job}, which is over"));
-        }
-        Ok(())
-    }
 }
 
 /// The lanes, groups, settings, services and commands of the configuration.
@@ -122,7 +113,11 @@ pub(crate) async fn start_with(
     let mut waited = Duration::ZERO;
     loop {
         let (builder, doors) = builder(config, what, &known)?;
-        match add(builder).start() {
+        let started = match end_leftovers(&config.store_path, what).await {
+            Ok(gone) => add(builder).forget_notes(gone).start(),
+            Err(error) => Err(error.into()),
+        };
+        match started {
             Err(StartError::Store(error @ StoreError::InUse { .. })) => {
                 if waited == Duration::ZERO {
                     let (path, seconds) = (config.store_path.display(), PATIENCE.as_secs());
@@ -132,15 +127,41 @@ pub(crate) async fn start_with(
                     return Err(Later(error.to_string()).into());
                 }
             }
-            started => {
-                let engine = Engine { pace: started?, doors, known };
-                if what != For::Looking {
-                    engine.end_forgotten().await?;
-                }
-                return Ok(engine);
-            }
+            started => return Ok(Engine { pace: started?, doors, known }),
         }
         tokio::time::sleep(LOOK_EVERY).await;
         waited += LOOK_EVERY;
     }
+}
+
+/// Ends what an earlier process left running, before anything may take its place on its lane (S3,
+/// L5). Returns the notes that told of it.
+async fn end_leftovers(path: &Path, what: For) -> Result<Vec<Arc<str>>, StoreError> {
+    if what == For::Looking || !path.exists() {
+        return Ok(Vec::new());
+    }
+    // Held while they end: nobody else starts anything meanwhile.
+    let mut store = Sqlite::open(path)?;
+    let mut ending = Vec::new();
+    for name in store.notes("")? {
+        if whose_group(&name).is_some()
+            && let Some(note) = store.note(&name)?
+        {
+            ending.push(async move { (end_leftover(&note).await, name) });
+        }
+    }
+    let mut gone = Vec::new();
+    for (left, name) in join_all(ending).await {
+        let whose = whose_group(&name).unwrap_or_default();
+        match left {
+            Leftover::Nothing => {}
+            Leftover::Ended => say(format_args!("ended what an earlier process left of `{whose}`")),
+            Leftover::Alive => {
+                say(format_args!("what an earlier process left of `{whose}` does not end"));
+                continue;
+            }
+        }
+        gone.push(name);
+    }
+    Ok(gone)
 }

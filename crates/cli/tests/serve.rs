@@ -482,7 +482,43 @@ fn s3_what_is_left_of_a_command_whose_job_is_over_is_ended() {
     assert!(runs(), "nobody has ended it yet");
     let daemon = home.serve();
     assert!(!runs(), "{}", daemon.said);
-    assert!(daemon.said.contains("ended what was left of job 1"), "{}", daemon.said);
+    assert!(
+        daemon.said.contains("ended what an earlier process left of `command/1.0`"),
+        "{}",
+        daemon.said
+    );
+}
+
+#[test]
+fn l5_nothing_takes_the_place_of_what_a_killed_daemon_left_running() {
+    let long = "echo $$ > pid; touch up; while [ ! -e go ]; do sleep 0.05; done";
+    // One that is dead and not buried does not count.
+    let other = "if grep -qs ^State:.[^Z] /proc/$(cat pid)/status; then echo both; fi; touch go";
+    let home = Home::new(
+        Behaviour::default(),
+        &format!(
+            "in_flight = 1\n[commands.long]\nrun = ['sh', '-c', '{long}']\n\
+             [commands.other]\nrun = ['sh', '-c', '{other}']"
+        ),
+    );
+    let job = |command: &str, priority: &str| {
+        json!({"kind": "command", "lanes": ["shop"], "priority": priority,
+               "payload": {"command": command}})
+    };
+    let daemon = home.serve();
+    daemon.submit(&job("long", "background"));
+    let since = now();
+    while !home.directory.path().join("up").exists() {
+        assert!(since.elapsed() < FOREVER);
+        pause(Duration::from_millis(20));
+    }
+    daemon.submit(&job("other", "interactive"));
+    daemon.signal(Signal::KILL);
+    daemon.ended();
+    let daemon = home.serve();
+    daemon.until(|summary| summary["jobs"] == 0);
+    let told = daemon.get("/api/v1/jobs/2")["calls"][0]["value"].clone();
+    assert_eq!(told, json!({"exit": 0, "output": ""}), "it went first, and was alone");
 }
 
 #[test]

@@ -243,7 +243,7 @@ fn s3_what_was_left_of_a_program_is_ended_also_when_nobody_knows_its_service_any
     let output = home.run(&["run", "b"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("ended what was left of `a`, which is configured no more"), "{said}");
+    assert!(said.contains("ended what an earlier process left of `service/a`"), "{said}");
     assert!(!runs(&mark));
 }
 

@@ -42,8 +42,6 @@ pub enum Question {
     Rosters,
     /// What is kept under a name.
     Note(Arc<str>),
-    /// The names that begin like this and keep something.
-    Notes(Arc<str>),
     /// Kept events with numbers above this one, so many at most.
     Events(u64, usize),
     /// What became of jobs that were handed in under a name.
@@ -89,8 +87,6 @@ pub enum Reply {
     Rosters(Vec<RosterStatus>),
     /// What is kept, if anything.
     Note(Option<Blob>),
-    /// The names, in their order.
-    Notes(Vec<Arc<str>>),
     /// Kept events, and the number of the next one to come.
     Events(Vec<Numbered>, u64),
     /// What is remembered, if anything.
@@ -189,7 +185,6 @@ impl<S: Store> Machine<S> {
             Question::Services => Reply::Services(self.core.service_statuses(now)),
             Question::Rosters => Reply::Rosters(self.core.roster_statuses(now)),
             Question::Note(name) => Reply::Note(self.store.note(&name)?),
-            Question::Notes(beginning) => Reply::Notes(self.store.notes(&beginning)?),
             Question::Events(after, most) => {
                 let events = self.store.events(after, most.min(MOST_EVENTS))?;
                 Reply::Events(events, self.core.counters().event)

@@ -35,6 +35,7 @@ pub struct Builder {
     keep_finished: Span,
     cache_bytes: usize,
     keep_events: u64,
+    forget: Vec<Arc<str>>,
     at_rest: bool,
     beside: Beside,
 }
@@ -65,6 +66,7 @@ impl Builder {
             keep_finished: Span::days(7),
             cache_bytes: 64 << 20,
             keep_events: 0,
+            forget: Vec::new(),
             at_rest: false,
             beside: Beside::default(),
         }
@@ -143,6 +145,13 @@ impl Builder {
         self
     }
 
+    /// Forgets these notes before anything starts, in the first commit.
+    #[must_use]
+    pub fn forget_notes(mut self, notes: Vec<Arc<str>>) -> Builder {
+        self.forget = notes;
+        self
+    }
+
     /// Starts no call: for programs that look, submit or cancel, and leave the work to another.
     #[must_use]
     pub fn at_rest(mut self) -> Builder {
@@ -172,7 +181,8 @@ impl Builder {
     pub fn start(mut self) -> Result<Paceline, StartError> {
         let setup = self.setup()?;
         let begin = if self.at_rest { Begin::AtRest } else { Begin::Working };
-        let keep = Keep { finished: self.keep_finished, events: self.keep_events };
+        let keep =
+            Keep { finished: self.keep_finished, events: self.keep_events, not: self.forget };
         let also = (begin, self.beside);
         let workers = Arc::new(self.workers);
         match self.path {
@@ -240,10 +250,12 @@ enum Begin {
 }
 
 /// What is kept beyond what is needed.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Keep {
     finished: Span,
     events: u64,
+    /// Notes that are not kept any more.
+    not: Vec<Arc<str>>,
 }
 
 fn start(
@@ -259,7 +271,7 @@ fn start(
     let (machine, _) = Machine::open(setup, store, keep.finished, |last| {
         clock.insert(Arc::new(Clock::start(last))).reading()
     })?;
-    let mut machine = machine.keeping_events(keep.events);
+    let mut machine = machine.keeping_events(keep.events).forgetting(keep.not);
     if begin == Begin::AtRest {
         machine.halt();
     }

@@ -461,14 +461,6 @@ impl Paceline {
         }
     }
 
-    /// The names that begin like this and keep something, in their order.
-    pub async fn notes(&self, beginning: &str) -> Result<Vec<Arc<str>>, Ended> {
-        match self.ask(|to| Input::Ask(Question::Notes(beginning.into()), to)).await? {
-            Reply::Notes(names) => Ok(names),
-            other => unreachable!("names are answered by {other:?}"),
-        }
-    }
-
     /// Keeps something under a name, or nothing any more; durable when it returns.
     pub async fn keep(&self, name: &str, note: Option<&[u8]>) -> Result<(), Ended> {
         let (name, note) = (name.into(), note.map(Into::into));

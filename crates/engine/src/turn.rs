@@ -176,6 +176,14 @@ impl<S: Store> Machine<S> {
         self
     }
 
+    /// Forgets these notes in the first commit, before anything starts.
+    #[must_use]
+    pub fn forgetting(mut self, notes: Vec<Arc<str>>) -> Machine<S> {
+        let forget = notes.into_iter().map(|note| Write::Note(note, None));
+        self.left_over.get_or_insert_default().writes.extend(forget);
+        self
+    }
+
     /// One turn. After an error the machine must not be used again: a failed commit means
     /// unknown, never "not written" (B4).
     pub fn turn<T>(

@@ -40,10 +40,6 @@ impl Tasks {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = tasks;
     }
 
-    pub(super) fn has(&self, service: &str) -> bool {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).contains_key(service)
-    }
-
     fn get(&self, service: &str) -> Option<Task> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).get(service).cloned()
     }

@@ -95,9 +95,9 @@ impl Wish {
 }
 
 impl Commands {
-    /// What each command does from now on.
-    pub fn set(&self, commands: BTreeMap<String, CommandTask>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = commands;
+    /// What these commands do from now on; the others do what they did, since jobs may wait.
+    pub fn add(&self, commands: BTreeMap<String, CommandTask>) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).extend(commands);
     }
 
     /// Says what is wrong with a payload, without I/O: for use before a job is accepted.
@@ -188,7 +188,7 @@ mod tests {
             Program { run: vec!["true".to_string()], directory: ".".into(), without: Vec::new() };
         let task = CommandTask { program, timeout: Duration::from_secs(1), empty: Vec::new() };
         let commands = Commands::default();
-        commands.set(names.iter().map(|name| ((*name).to_string(), task.clone())).collect());
+        commands.add(names.iter().map(|name| ((*name).to_string(), task.clone())).collect());
         commands
     }
 

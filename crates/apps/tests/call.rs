@@ -75,7 +75,7 @@ fn engine(lanes: &[(&str, Option<&str>)]) -> Paceline {
         headers: vec![("x-key".parse().expect("a name"), "hunter2".parse().expect("a value"))],
         ..Place::default()
     };
-    places.set(lanes.iter().map(|(name, url)| ((*name).to_string(), place(*url))).collect());
+    places.add(lanes.iter().map(|(name, url)| ((*name).to_string(), place(*url))).collect());
     let worker = HttpWorker::new(places, &Proxies::default());
     let mut builder = Paceline::in_memory().worker(HTTP_KIND, worker);
     for (name, _) in lanes {

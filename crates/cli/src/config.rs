@@ -19,12 +19,12 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
 use paceline_apps::call::Place;
 use paceline_apps::services::Act;
 use paceline_core::{GroupLimits, Limits, Settings, Span};
 use url::Url;
 
+use crate::fetch::Usage;
 use document::{Notes, Section};
 
 pub use commands::CommandConfig;
@@ -186,14 +186,15 @@ impl Config {
         for lane in &self.lanes {
             let headers = lane.headers.iter().map(|header| header.resolve(directory));
             let headers = headers.collect::<anyhow::Result<_>>();
-            let headers = headers.with_context(|| format!("the lane `{}`", lane.name))?;
+            let wrong = |error| Usage(format!("the lane `{}`: {error:#}", lane.name));
+            let headers = headers.map_err(wrong)?;
             places.entry(lane.name.clone()).or_default().headers = headers;
         }
         Ok(places)
     }
 
     /// Where the services of lanes are; the address of a service that names no lane is its own.
-    fn addresses(&self) -> BTreeMap<String, Place> {
+    pub(crate) fn addresses(&self) -> BTreeMap<String, Place> {
         let place = |url: &str| Place { url: Url::parse(url).ok(), ..Place::default() };
         let mut places = BTreeMap::new();
         for lane in &self.lanes {

@@ -24,16 +24,28 @@ pub(crate) struct Daemon {
 
 /// The file, for as long as the daemon lives.
 #[derive(Debug)]
-pub(crate) struct Posted(PathBuf);
+pub(crate) struct Posted {
+    file: PathBuf,
+    pid: u32,
+}
 
 impl Drop for Posted {
     fn drop(&mut self) {
-        // A file that stays leads to nobody: whoever reads it finds that out.
-        let _ = fs::remove_file(&self.0);
+        // Somebody else may have written there by now.
+        if read(&self.file).is_some_and(|daemon| daemon.pid == self.pid) {
+            // A file that stays leads to nobody: whoever reads it finds that out.
+            let _ = fs::remove_file(&self.file);
+        }
     }
 }
 
+fn read(file: &Path) -> Option<Daemon> {
+    serde_json::from_slice(&fs::read(file).ok()?).ok()
+}
+
+/// Beside the file itself, not beside a link to it, as the store's lock is.
 fn beside(store: &Path) -> PathBuf {
+    let store = store.canonicalize().unwrap_or_else(|_| store.to_path_buf());
     let mut name = store.file_name().unwrap_or_default().to_os_string();
     name.push(".daemon");
     store.with_file_name(name)
@@ -49,13 +61,13 @@ impl Daemon {
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
         writing.write_all(&serde_json::to_vec(self)?)?;
         fs::rename(&fresh, &file)?;
-        Ok(Posted(file))
+        Ok(Posted { file, pid: self.pid })
     }
 
     /// The daemon that owns this store. One that is gone left its word behind, and somebody else may
     /// listen there by now: so the store says who has it.
     pub(crate) fn of(store: &Path) -> Option<Daemon> {
-        let daemon: Daemon = serde_json::from_slice(&fs::read(beside(store)).ok()?).ok()?;
+        let daemon = read(&beside(store))?;
         (Sqlite::owner(store) == Some(daemon.pid)).then_some(daemon)
     }
 }
@@ -92,5 +104,16 @@ mod tests {
         let again = daemon.post(&store).expect("written over");
         drop((posted, again));
         assert_eq!(Daemon::of(&store), None);
+        let _open = Sqlite::open(&store).expect("a store");
+        let old = daemon.post(&store).expect("written");
+        let next = Daemon { pid: daemon.pid + 1, ..daemon.clone() }.post(&store).expect("written");
+        drop(old);
+        assert!(next.file.exists(), "the next one's word stays");
+        drop(next);
+        let link = directory.path().join("link.db");
+        std::os::unix::fs::symlink(&store, &link).expect("a link");
+        let _posted = daemon.post(&link).expect("written");
+        assert_eq!(Daemon::of(&store), Some(daemon.clone()), "however the store is named");
+        assert_eq!(Daemon::of(&link), Some(daemon));
     }
 }

@@ -25,6 +25,7 @@ use anyhow::{Context as _, anyhow};
 use tempfile::TempDir;
 
 use crate::exit::Exit;
+use crate::follow::worst;
 use crate::output::{data, say};
 use crate::serve::Heard;
 use play::Play;
@@ -85,12 +86,14 @@ async fn show(services: &Services, arguments: &Arguments) -> anyhow::Result<Exit
     };
     screen.part();
     data(&told.text)?;
+    let mut exit = told.exit;
     if arguments.serve {
-        serve::run(&store(&told.directory), &services.paced, signals).await?;
+        let ended = serve::run(&store(&told.directory), &services.paced, signals).await?;
+        exit = worst([exit, ended]);
         drop(told.directory);
         say("stopped; its store is gone: nothing is left behind");
     }
-    Ok(told.exit)
+    Ok(exit)
 }
 
 /// What the play came to.

@@ -32,6 +32,10 @@ pub(crate) use events::Events;
 const LARGEST: usize = 256 << 20;
 /// A daemon that takes longer to accept a connection is none.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
+/// How long an answer may take.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// How often a daemon that may be starting is looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// One way in.
 pub(crate) enum Door {
@@ -74,8 +78,27 @@ impl Door {
         if let Some(door) = Door::of_daemon(config).await {
             return Ok(door);
         }
+        tokio::select! {
+            biased;
+            door = Door::of_store(config) => door,
+            door = Door::of_daemon_to_come(config) => Ok(door),
+        }
+    }
+
+    /// A daemon that only just started has taken the store before it says where it is.
+    async fn of_daemon_to_come(config: &Config) -> Door {
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            if let Some(door) = Door::of_daemon(config).await {
+                return door;
+            }
+        }
+    }
+
+    async fn of_store(config: &Config) -> anyhow::Result<Door> {
         let engine = start_with(config, For::Looking, |builder| builder).await?;
-        let server = Server::new(engine.pace.clone(), engine.doors, Terms::default());
+        let terms = Terms { max_body: config.server.max_body(), ..Terms::default() };
+        let server = Server::new(engine.pace.clone(), engine.doors, terms);
         Ok(Door::Store(Box::new(server), engine.pace))
     }
 
@@ -102,19 +125,10 @@ impl Door {
         self.exchange(request(method, path), Body::empty()).await
     }
 
-    /// Hands jobs in. Sent again with the same `key`, they are the same jobs, and their reports are
-    /// waited for as long as `wait` says.
-    pub(crate) async fn submit(
-        &self,
-        jobs: &Bytes,
-        wait: Option<(&str, Duration)>,
-    ) -> anyhow::Result<Value> {
-        let mut request = request(Method::POST, "/jobs").header(CONTENT_TYPE, "application/json");
-        if let Some((key, wait)) = wait {
-            request = request.header("idempotency-key", key);
-            request = request.header("prefer", format!("wait={}", wait.as_secs()));
-        }
-        json(&self.exchange(request, Body::from(jobs.clone())).await?)
+    /// Hands jobs in.
+    pub(crate) async fn submit(&self, jobs: Bytes) -> anyhow::Result<Value> {
+        let request = request(Method::POST, "/jobs").header(CONTENT_TYPE, "application/json");
+        json(&self.exchange(request, Body::from(jobs)).await?)
     }
 
     /// What happens from now on. Only a daemon tells.
@@ -128,7 +142,10 @@ impl Door {
         let answer = match self {
             Door::Daemon(daemon) => {
                 let request = owned(daemon, request).body(body)?;
-                send(daemon, request).await.map_err(|error| lost(daemon, &error))?
+                let answer = tokio::time::timeout(ANSWER_WITHIN, send(daemon, request)).await;
+                let silent = || anyhow::anyhow!("nothing came in {} s", ANSWER_WITHIN.as_secs());
+                let answer = answer.unwrap_or_else(|_| Err(silent()));
+                answer.map_err(|error| lost(daemon, &error))?
             }
             Door::Store(server, _) => {
                 server.ask(request.header(HOST, "localhost").body(body)?).await
@@ -202,7 +219,7 @@ async fn told(answer: Response<Body>) -> anyhow::Result<Bytes> {
     let detail = format!("{detail}{}", again.unwrap_or_default());
     match status.as_u16() {
         429 | 503 => Err(Later(detail).into()),
-        400 | 422 => Err(Usage(detail).into()),
+        400 | 413 | 422 => Err(Usage(detail).into()),
         _ => bail!("{detail}"),
     }
 }

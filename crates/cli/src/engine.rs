@@ -44,13 +44,16 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// From now on it is as this configuration says.
-    pub(crate) fn set(&self, config: &Config) -> anyhow::Result<()> {
-        self.places.set(config.places()?);
+    /// From now on it is as this configuration says. What it does not name stays as it was, until the
+    /// next start: work may wait for it.
+    pub(crate) fn add(&self, config: &Config, what: For) -> anyhow::Result<()> {
+        // Whoever only looks sends nothing, and may well have none of the secrets.
+        let looks = what == For::Looking;
+        self.places.add(if looks { config.addresses() } else { config.places()? });
         let tasks = config.services.iter().map(|it| (it.name.clone(), it.task.clone()));
-        self.tasks.set(tasks.collect());
+        self.tasks.add(tasks.collect());
         let commands = config.commands.iter().map(|it| (it.name.clone(), it.task.clone()));
-        self.commands.set(commands.collect());
+        self.commands.add(commands.collect());
         Ok(())
     }
 }
@@ -109,7 +112,7 @@ pub(crate) async fn start_with(
             .with_context(|| format!("no directory `{}` for the store", directory.display()))?;
     }
     let known = Known::default();
-    known.set(config)?;
+    known.add(config, what)?;
     let mut waited = Duration::ZERO;
     loop {
         let (builder, doors) = builder(config, what, &known)?;
@@ -121,7 +124,12 @@ pub(crate) async fn start_with(
             Err(StartError::Store(error @ StoreError::InUse { .. })) => {
                 if waited == Duration::ZERO {
                     let (path, seconds) = (config.store_path.display(), PATIENCE.as_secs());
-                    say(format_args!("`{path}` is in use: waiting for it, {seconds} s at most"));
+                    let by =
+                        Sqlite::owner(&config.store_path).map(|pid| format!(" by process {pid}"));
+                    let by = by.unwrap_or_default();
+                    say(format_args!(
+                        "`{path}` is in use{by}: waiting for it, {seconds} s at most"
+                    ));
                 }
                 if waited >= PATIENCE {
                     return Err(Later(error.to_string()).into());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hyper::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::signal::unix::SignalKind;
 use tokio::time::Instant;
 
@@ -41,23 +41,17 @@ pub(crate) fn signals() -> std::io::Result<Signals> {
     Signals::new(&[SignalKind::interrupt(), SignalKind::terminate()])
 }
 
-/// Follows jobs until all are finished, or for so long.
+/// Follows jobs until all are finished, or for so long. A daemon that hangs holds up nobody.
 pub(crate) async fn follow(
     door: &Door,
     ids: &[u64],
     within: Option<Duration>,
 ) -> anyhow::Result<Followed> {
     let mut signals = signals()?;
-    // Listening begins before the first look: no end falls in between.
-    let events = door.events().await?;
-    let mut jobs = Vec::with_capacity(ids.len());
-    for id in ids {
-        jobs.push(door.ask(Method::GET, &format!("/jobs/{id}")).await?);
-    }
-    if jobs.iter().all(finished) {
-        return Ok(Followed { jobs, end: End::Finished });
-    }
-    let Some(mut events) = events else { return Err(Later(NOBODY.to_string()).into()) };
+    let mut jobs: Vec<Value> =
+        ids.iter().map(|id| json!({ "job": id, "state": "waiting" })).collect();
+    // Whoever waits no longer than that hears of it all the same.
+    let silence = within.map_or(SILENCE, |within| SILENCE.min(within / 2));
     let until = within.and_then(|within| Instant::now().checked_add(within));
     let over = async {
         match until {
@@ -66,15 +60,34 @@ pub(crate) async fn follow(
         }
     };
     let end = tokio::select! {
-        all = all_finished(door, &mut events, &mut jobs) => all.map(|()| End::Finished)?,
+        all = attended(door, &mut jobs, silence) => all.map(|()| End::Finished)?,
         () = over => End::TimeOver,
         () = signals.next() => End::Interrupted,
     };
     Ok(Followed { jobs, end })
 }
 
-async fn all_finished(door: &Door, events: &mut Events, jobs: &mut [Value]) -> anyhow::Result<()> {
-    let mut silence = std::pin::pin!(tokio::time::sleep(SILENCE));
+/// Resolves when all are finished.
+async fn attended(door: &Door, jobs: &mut [Value], silence: Duration) -> anyhow::Result<()> {
+    // Listening begins before the first look: no end falls in between.
+    let events = door.events().await?;
+    for job in jobs.iter_mut() {
+        *job = door.ask(Method::GET, &format!("/jobs/{}", job["job"])).await?;
+    }
+    if jobs.iter().all(finished) {
+        return Ok(());
+    }
+    let Some(mut events) = events else { return Err(Later(NOBODY.to_string()).into()) };
+    all_finished(door, &mut events, jobs, silence).await
+}
+
+async fn all_finished(
+    door: &Door,
+    events: &mut Events,
+    jobs: &mut [Value],
+    silence: Duration,
+) -> anyhow::Result<()> {
+    let mut silence = std::pin::pin!(tokio::time::sleep(silence));
     let mut told = false;
     while !jobs.iter().all(finished) {
         let event = tokio::select! {
@@ -104,7 +117,7 @@ async fn all_finished(door: &Door, events: &mut Events, jobs: &mut [Value]) -> a
 }
 
 /// Says what a job waits for. A courtesy: that it cannot be told stops nobody.
-pub(crate) async fn tell_why(door: &Door, job: &Value) {
+async fn tell_why(door: &Door, job: &Value) {
     let told = door.ask(Method::GET, &format!("/jobs/{job}/why")).await.unwrap_or_default();
     for why in items(&told["why"]) {
         let lane = plain(&text(&why["lane"]));
@@ -151,7 +164,6 @@ pub(crate) fn worst(exits: impl IntoIterator<Item = Exit>) -> Exit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn what_a_job_came_to_is_the_exit_code() {

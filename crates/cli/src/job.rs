@@ -73,7 +73,7 @@ pub fn run(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
     match &arguments.command {
         Command::Add(arguments) => {
             let jobs = arguments.jobs()?;
-            through(config, async |door| add::add(door, arguments, &jobs).await)
+            through(config, async |door| add::add(door, arguments, jobs).await)
         }
         Command::Ls(arguments) => through(config, async |door| list::list(door, arguments).await),
         Command::Show { id, format } => {

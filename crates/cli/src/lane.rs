@@ -72,7 +72,9 @@ async fn list(door: &Door, form: Form) -> anyhow::Result<Exit> {
     let none = lanes.is_empty();
     form.list("lanes", lanes, table)?;
     if none {
-        say("no lane is configured: add `[lanes.NAME]`");
+        say(
+            "there is no lane yet: add `[lanes.NAME]`; a template makes its lanes when they are asked",
+        );
     }
     Ok(Exit::Done)
 }
@@ -129,6 +131,11 @@ fn limits(lane: &Value) -> String {
     joined(every.into_iter().chain(windows))
 }
 
+fn fail_after(rules: &Value) -> String {
+    let never = rules["fail_after"] == u32::MAX;
+    if never { "never".to_string() } else { text(&rules["fail_after"]) }
+}
+
 fn facts(lane: &Value) -> String {
     let rules = &lane["rules"];
     let rows = [
@@ -142,7 +149,7 @@ fn facts(lane: &Value) -> String {
         ("cooldown", clock(&lane["cooldown_until"])),
         ("timeout", text(&rules["timeout"])),
         ("group", text(&rules["group"])),
-        ("fail after", text(&rules["fail_after"])),
+        ("fail after", fail_after(rules)),
     ];
     aligned(&rows.map(|(name, value)| [name.to_string(), value]))
 }

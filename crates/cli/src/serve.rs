@@ -54,8 +54,12 @@ pub fn run(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
     let exit = runtime.block_on(async {
         let mut listening = Listening::on(&config.server).await?;
         listening.speaks = log.form != Form::Json;
-        let signals = Heard::with_reload()?;
-        Up::start(config, listening).await?.attend(signals).await
+        let mut signals = Heard::with_reload()?;
+        let up = tokio::select! {
+            up = Up::start(config, listening) => up?,
+            exit = signals.end() => return Ok(exit),
+        };
+        up.attend(signals).await
     });
     // What is still open belongs to clients that do not matter any more.
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -138,7 +142,8 @@ pub(crate) struct Up {
     address: SocketAddr,
     owner: Owner,
     speaks: bool,
-    _posted: Posted,
+    /// Until it is on its way out.
+    posted: Option<Posted>,
 }
 
 impl Up {
@@ -151,8 +156,7 @@ impl Up {
             with_watchdog(builder)
         });
         let engine = engine.await?;
-        let max_body = usize::try_from(config.server.max_body.0).unwrap_or(usize::MAX);
-        let terms = Terms { access, max_body };
+        let terms = Terms { access, max_body: config.server.max_body() };
         let server = Server::new(engine.pace.clone(), engine.doors.clone(), terms);
         // Tokens may come with a reload: the owner's is there from the beginning.
         let token = Some(owner.token.clone());
@@ -164,7 +168,7 @@ impl Up {
         }
         let _ = sd_notify::notify(false, &[NotifyState::Ready]);
         let listener = Some(listener);
-        Ok(Up { config, engine, server, listener, address, owner, speaks, _posted: posted })
+        Ok(Up { config, engine, server, listener, address, owner, speaks, posted: Some(posted) })
     }
 
     /// Where it listens.
@@ -194,6 +198,8 @@ impl Up {
             }
         };
         self.server.stopping();
+        // From here on the store is what others wait for, and then the next daemon's word counts.
+        drop(self.posted.take());
         let _ = sd_notify::notify(false, &[NotifyState::Stopping]);
         let grace = self.config.server.grace;
         tracing::info!(grace_s = Duration::from(grace).as_secs(), "stopping");

@@ -5,6 +5,7 @@ mod status;
 
 use std::io::Write as _;
 
+use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::{Value, json};
@@ -12,7 +13,6 @@ use serde_json::{Value, json};
 use crate::config::Config;
 use crate::door::{Door, part, through};
 use crate::exit::{Exit, Later};
-use crate::fetch::Usage;
 use crate::form::{Form, Format};
 use crate::output::{data, say};
 use crate::table::items;
@@ -61,7 +61,7 @@ finish; the next start goes on with the rest.
 A daemon (`paceline serve`) that owns the store runs its rosters by itself, and one service when it
 is asked to; then Ctrl-C only ends the waiting.
 
-Exit codes: 0 done, 1 failed, 75 deferred by limits, 130 interrupted.";
+Exit codes: 0 done, 1 failed or not found, 2 wrong usage, 75 deferred by limits, 130 interrupted.";
 
 /// Runs the command.
 pub fn run(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
@@ -96,7 +96,7 @@ fn run_now(config: &Config, name: Option<&str>, form: Form) -> anyhow::Result<Ex
                 let mut names = config.services.iter().map(|service| service.name.as_str());
                 if !names.any(|it| it == name) {
                     let names = config.services.iter().map(|service| service.name.as_str());
-                    return Err(no_service(name, names).into());
+                    return Err(no_service(name, names));
                 }
                 run::one(config, name, form).await
             }
@@ -111,20 +111,19 @@ async fn services(door: &Door) -> anyhow::Result<Vec<Value>> {
     Ok(items(&told["services"]).to_vec())
 }
 
-fn known(services: &[Value], name: &str) -> Result<(), Usage> {
+fn known(services: &[Value], name: &str) -> anyhow::Result<()> {
     if services.iter().any(|service| service["name"] == name) {
         return Ok(());
     }
     Err(no_service(name, services.iter().filter_map(|service| service["name"].as_str())))
 }
 
-fn no_service<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Usage {
+fn no_service<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> anyhow::Error {
     let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
-    Usage(if names.is_empty() {
-        format!("no service named `{name}`: none is configured, add `[services.NAME]`")
-    } else {
-        format!("no service named `{name}`: there are {}", names.join(", "))
-    })
+    if names.is_empty() {
+        return anyhow!("no service named `{name}`: none is configured, add `[services.NAME]`");
+    }
+    anyhow!("no service named `{name}`: there are {}", names.join(", "))
 }
 
 async fn output(door: &Door, name: &str) -> anyhow::Result<Exit> {
@@ -138,11 +137,13 @@ async fn output(door: &Door, name: &str) -> anyhow::Result<Exit> {
 
 async fn reset(door: &Door, name: &str, form: Form) -> anyhow::Result<Exit> {
     known(&services(door).await?, name)?;
-    door.ask(Method::POST, &format!("/services/{}/reset", part(name))).await?;
+    let told = door.ask(Method::POST, &format!("/services/{}/reset", part(name))).await?;
+    let when = match &told["left_ms"] {
+        Value::Null => format!("it is on no roster and runs only by `services run {name}`"),
+        _ => "it is due at the next check".to_string(),
+    };
     match form {
-        Form::Table => {
-            say(format_args!("`{name}` counts as never run: it is due at the next check"));
-        }
+        Form::Table => say(format_args!("`{name}` counts as never run: {when}")),
         Form::Json | Form::Jsonl => {
             data(&format!("{}\n", json!({ "service": name, "reset": true })))?;
         }

@@ -347,6 +347,53 @@ fn whoever_can_be_reached_by_others_needs_tokens() {
 }
 
 #[test]
+fn sighup_drops_no_work_of_lanes_and_commands_that_are_configured_no_more() {
+    let home = Home::new(Behaviour::default(), "");
+    let url = home.mock.url("");
+    let old = format!(
+        "[lanes.old]\nurl = '{url}'\nevery = '1s'\n[commands.hello]\nrun = ['echo', 'hello']\n"
+    );
+    home.configure(&old);
+    let daemon = home.serve_as(&["--log", "json"], |_| {});
+    let ask = json!({"kind": "http", "lanes": ["old"], "payload": {"path": "/"}});
+    let run = json!({"kind": "command", "lanes": ["old"], "payload": {"command": "hello"}});
+    daemon.submit(&json!([ask, ask, run]));
+    daemon.until(|summary| summary["jobs"] == 2);
+    home.configure("");
+    daemon.signal(Signal::HUP);
+    daemon.until(|summary| summary["jobs"] == 0);
+    for id in 1..=3 {
+        let job = daemon.get(&format!("/api/v1/jobs/{id}"));
+        assert_eq!(job["state"], "done", "{job}");
+    }
+    daemon.signal(Signal::TERM);
+    let (_, said) = daemon.ended();
+    assert_eq!(
+        said.matches("no longer configured: it is gone at the next start").count(),
+        2,
+        "{said}"
+    );
+}
+
+#[test]
+fn a_daemon_that_waits_for_its_store_hears_signals() {
+    let home = Home::new(Behaviour::default(), "");
+    let daemon = home.serve();
+    let mut second = home.command(&["serve", "--listen", "127.0.0.1:0"]);
+    let mut second = second.spawn().expect("it runs");
+    let mut stderr = BufReader::new(second.stderr.take().expect("piped"));
+    let mut said = String::new();
+    while !said.contains("is in use by process") {
+        assert!(stderr.read_line(&mut said).expect("text") > 0, "it ended: {said}");
+    }
+    let since = now();
+    kill_process(Pid::from_child(&second), Signal::INT).expect("it is there");
+    assert_eq!(second.wait().expect("it ends").code(), Some(130));
+    assert!(since.elapsed() < Duration::from_secs(5), "{said}");
+    drop(daemon);
+}
+
+#[test]
 fn sighup_changes_who_may_ask_and_the_owner_always_may() {
     let home = Home::new(Behaviour::default(), "");
     let daemon = home.serve();

@@ -262,13 +262,33 @@ fn a_run_by_hand_also_finishes_what_an_earlier_process_left_and_says_so() {
     let mut child = home.command(&["run", "short"]).spawn().expect("it runs");
     let mut lines = std::io::BufReader::new(child.stderr.take().expect("piped"));
     let mut said = String::new();
-    while !said.contains("calls of earlier jobs still run: 1; Ctrl-C ends them at once") {
+    while !said.contains("calls of earlier jobs still run: 1; Ctrl-C leaves them") {
         let read = std::io::BufRead::read_line(&mut lines, &mut said).expect("text");
         assert!(read > 0, "it ended: {said}");
     }
     home.write("go", "");
     assert_eq!(child.wait().expect("it ends").code(), Some(0), "{said}");
     assert_eq!(home.log(), ["long", "long", "over"]);
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_leaves_no_program_behind() {
+    let mark = format!("paceline-test-reader-{}", std::process::id());
+    let deaf = format!("trap \"\" TERM; : {mark}; while :; do sleep 1; done");
+    let home = Home::new(&format!(
+        "[services.quick]\nrun = ['./say', 'quick']\nevery = '100ms'\n\
+         [services.deaf]\nrun = ['sh', '-c', '{deaf}']\n\
+         [rosters.one]\ncheck = '100ms'\nservices = ['quick']\n\
+         [rosters.two]\ncheck = '1h'\nservices = ['deaf']\n",
+    ));
+    let mut child = home.command(&["run"]).spawn().expect("it runs");
+    while !runs(&mark) {
+        assert_eq!(child.try_wait().expect("a child"), None, "it has ended");
+    }
+    // Nobody reads any more: its next line finds that out.
+    drop(child.stdout.take());
+    assert_eq!(child.wait().expect("it ends").code(), Some(0), "as with `| head`");
+    assert!(!runs(&mark));
 }
 
 #[test]
@@ -427,7 +447,7 @@ fn a_run_by_hand_needs_not_be_due_and_its_result_is_the_exit_code() {
     assert_eq!(home.run(&["run", "fails"]).status.code(), Some(1));
     assert_eq!(home.log(), ["a", "a", "f", "f"], "a failed run is tried again");
     let unknown = home.run(&["run", "b"]);
-    assert_eq!(unknown.status.code(), Some(2));
+    assert_eq!(unknown.status.code(), Some(1));
     let words = "error: no service named `b`: there are `a`, `fails`\n";
     assert_eq!(String::from_utf8_lossy(&unknown.stderr), words);
     let reset = home.run(&["reset", "a"]);
@@ -558,10 +578,10 @@ fn a_daemon_runs_a_service_when_it_is_asked_to() {
     assert_eq!(bad.status.code(), Some(1));
     let bad: Value = serde_json::from_slice(&bad.stdout).expect("JSON");
     assert_eq!((&bad["state"], &bad["why"]), (&"failed".into(), &"exit code 3: no luck".into()));
-    assert_eq!(home.run(&["run", "nope"]).status.code(), Some(2));
+    assert_eq!(home.run(&["run", "nope"]).status.code(), Some(1));
 
     assert_eq!(home.run(&["status", "b/c d", "--output"]).stdout, b"no luck\n");
-    assert_eq!(home.run(&["status", "nope"]).status.code(), Some(2));
+    assert_eq!(home.run(&["status", "nope"]).status.code(), Some(1));
     let table = String::from_utf8_lossy(&home.run(&["status"]).stdout).into_owned();
     assert!(table.contains("failed: exit code 3: no luck"), "{table}");
     assert!(table.contains("\n\nROSTER  NEXT CHECK"), "{table}");

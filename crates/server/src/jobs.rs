@@ -234,7 +234,7 @@ pub(crate) async fn retry(
     let view = shared.pace.job(JobId(id)).await?.ok_or_else(|| Problem::no_job(id))?;
     let kind = &view.stored.record.spec.kind;
     if ![HTTP_KIND, COMMAND_KIND].contains(&&**kind) {
-        let detail = format!("a job of the kind `{kind}` is done once: ask for it anew");
+        let detail = format!("job {id} is of the kind `{kind}`, done once: ask for it anew");
         return Err(Problem::new(StatusCode::CONFLICT, "once", detail).about_job(JobId(id)));
     }
     let admission = shared.pace.retry(JobId(id)).await?.map_err(|error| not_retried(&error))?;

@@ -90,7 +90,10 @@ impl Problem {
     }
 
     pub(crate) fn no_lane(lane: &str) -> Problem {
-        let detail = format!("no lane named `{}`", shown(lane));
+        let detail = format!(
+            "no lane named `{}`: configure it, or a template such as `host:*` that covers it",
+            shown(lane)
+        );
         Problem::new(StatusCode::NOT_FOUND, "unknown_lane", detail).about(lane)
     }
 

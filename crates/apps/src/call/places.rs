@@ -51,9 +51,9 @@ pub(crate) struct Whom {
 }
 
 impl Places {
-    /// Where everything is from now on.
-    pub fn set(&self, places: BTreeMap<String, Place>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = places;
+    /// Where these are from now on; the others stay where they are, since work may wait for them.
+    pub fn add(&self, places: BTreeMap<String, Place>) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).extend(places);
     }
 
     /// The place of a lane: its own, or that of the template with the longest name.
@@ -183,7 +183,7 @@ mod tests {
             url: url.map(|url| Url::parse(url).expect("an address")),
             ..Place::default()
         };
-        places.set(all.iter().map(|(name, url)| ((*name).to_string(), place(*url))).collect());
+        places.add(all.iter().map(|(name, url)| ((*name).to_string(), place(*url))).collect());
         places
     }
 

@@ -21,6 +21,9 @@ use super::tail::Tail;
 /// the program is known in the store, the input ends and nothing is run.
 const GATE: &str = r#"read -r go && exec "$0" "$@" </dev/null"#;
 
+/// Buffers of output that are taken at once: four times what a pipe holds.
+const MOST_DRAINED: usize = 32;
+
 /// A child at the gate, or behind it. Dropped, its whole group is ended.
 pub(super) struct Running {
     child: Child,
@@ -31,7 +34,7 @@ pub(super) struct Running {
     patience: Patience,
     /// Keeps the lane's slot until the group is gone (L5).
     hold: Option<Hold>,
-    /// The note that is forgotten with a group that nobody waited for.
+    /// The note that is forgotten with the group.
     forgets: Option<(Call, String)>,
 }
 
@@ -76,12 +79,14 @@ impl Program {
         if found {
             return Ok(());
         }
-        let place = if name.contains('/') {
-            self.directory.display().to_string()
+        let place = if name.starts_with('/') {
+            String::new()
+        } else if name.contains('/') {
+            format!(" in {}", self.directory.display())
         } else {
-            "PATH".to_string()
+            " in PATH".to_string()
         };
-        let message = format!("no program `{name}` in {place} that can be run");
+        let message = format!("no program `{name}`{place} that can be run");
         Err(Failure::permanent("program").because(&message))
     }
 }
@@ -114,15 +119,28 @@ impl Running {
         }
     }
 
-    /// From now on, if nobody waits for its end, this note is forgotten after it.
+    /// What is let go of when the group is gone, once.
+    fn let_go(&mut self) -> Option<impl FnOnce(Result<(), Alive>) + Send + use<>> {
+        let hold = self.hold.take()?;
+        let forgets = self.forgets.take();
+        Some(|ended: Result<(), Alive>| {
+            if let (Ok(()), Some((call, note))) = (ended, forgets) {
+                // Said and not waited for: it is heard before the hold is let go of.
+                let _ = call.keep(&note, None).now_or_never();
+            }
+            drop(hold);
+        })
+    }
+
+    /// This note is forgotten when the group is gone, whoever waits for that.
     pub(super) fn forgets(&mut self, call: &Call, note: &str) {
         self.forgets = Some((call.clone(), note.to_string()));
     }
 
     /// Ends whatever is left of the group, and returns when it is gone.
     pub(super) async fn end(mut self) -> Result<(), Alive> {
-        let hold = self.hold.take().expect("it is ended once");
-        let mut over = pin!(self.group.end_beside(self.patience, |_| drop(hold)).over());
+        let over = self.let_go().expect("it is ended once");
+        let mut over = pin!(self.group.end_beside(self.patience, over).over());
         tokio::select! {
             ended = &mut over => ended,
             // A leader that has ended is buried meanwhile.
@@ -133,23 +151,17 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let Some(hold) = self.hold.take() else { return };
-        let forgets = self.forgets.take();
-        let over = |ended: Result<(), Alive>| {
-            if let (Ok(()), Some((call, note))) = (ended, forgets) {
-                // Said and not waited for: it is heard before the hold is let go of.
-                let _ = call.keep(&note, None).now_or_never();
-            }
-            drop(hold);
-        };
-        drop(self.group.end_beside(self.patience, over));
+        if let Some(over) = self.let_go() {
+            drop(self.group.end_beside(self.patience, over));
+        }
     }
 }
 
 /// Takes what is there; says whether there may be more.
 fn drain(output: &pipe::Receiver, heard: &mut Tail) -> bool {
     let mut buffer = [0; 8 << 10];
-    loop {
+    // Whoever talks without end is not listened to without end: the clock and others want a turn.
+    for _ in 0..MOST_DRAINED {
         match output.try_read(&mut buffer) {
             Ok(0) => return false,
             Ok(read) => heard.push(&buffer[..read]),
@@ -157,6 +169,7 @@ fn drain(output: &pipe::Receiver, heard: &mut Tail) -> bool {
             Err(_) => return false,
         }
     }
+    true
 }
 
 /// Why a program that has ended did not succeed, in a few words.

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use paceline::{Call, Failed, Failure};
+use paceline::{Call, Ended, Failed, Failure};
 
 use super::Program;
 use super::child::{Running, verdict};
@@ -63,12 +63,20 @@ impl Run {
     /// Runs a program, after the end of what an earlier run left behind.
     pub(crate) async fn of(&self, program: &Program, call: &Call) -> Result<Over, Failed> {
         self.end_leftover(call).await?;
-        let mut running = program.start(self, call.hold()).map_err(Failed::of)?;
-        // Here, and not after the commit below: a slow disk must not make a run late for ever (L4).
+        let mut running = match program.start(self, call.hold()) {
+            Ok(running) => running,
+            Err(failure) => {
+                self.forget_output(call).await?;
+                return Err(Failed::of(failure));
+            }
+        };
+        // Here, and not after the commit below, which may take a while (L4).
         call.sending()?;
         let group = serde_json::to_vec(&running.group).expect("numbers are JSON");
         // The promise before the call: whoever comes after a crash knows what to end.
-        call.keep(&self.child_note, Some(&group)).await?;
+        let kept = call.keep(&self.child_note, Some(&group));
+        let (kept, forgotten) = tokio::join!(kept, self.forget_output(call));
+        kept.and(forgotten)?;
         if self.own_note {
             running.forgets(call, &self.child_note);
         }
@@ -80,7 +88,9 @@ impl Run {
         self.save(call, &mut heard).await?;
         // The note stays with what stays: the next run must find it.
         ended?;
-        call.keep(&self.child_note, None).await?;
+        if !self.own_note {
+            call.keep(&self.child_note, None).await?;
+        }
         let Ok(status) = attended else {
             let message = format!("not over in {}", paceline::Span::from(self.timeout));
             return Err(Failed::of(Failure::transient("timeout").because(&message)));
@@ -126,6 +136,14 @@ impl Run {
                     unsaved = false;
                 }
             }
+        }
+    }
+
+    /// What an earlier run said is not what this one says.
+    async fn forget_output(&self, call: &Call) -> Result<(), Ended> {
+        match &self.output_note {
+            Some(note) => call.keep(note, None).await,
+            None => Ok(()),
         }
     }
 

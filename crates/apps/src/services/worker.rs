@@ -35,9 +35,9 @@ pub enum Act {
 pub struct Tasks(Arc<RwLock<BTreeMap<String, Task>>>);
 
 impl Tasks {
-    /// What each service does from now on.
-    pub fn set(&self, tasks: BTreeMap<String, Task>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = tasks;
+    /// What these services do from now on; the others do what they did, since runs may be under way.
+    pub fn add(&self, tasks: BTreeMap<String, Task>) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).extend(tasks);
     }
 
     fn get(&self, service: &str) -> Option<Task> {

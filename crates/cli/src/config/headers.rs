@@ -54,7 +54,11 @@ impl HeaderConfig {
                 let read = || -> std::io::Result<String> {
                     use std::io::Read as _;
                     let mut text = String::new();
-                    std::fs::File::open(&file)?.take(LARGEST_SECRET).read_to_string(&mut text)?;
+                    let most = LARGEST_SECRET + 1;
+                    std::fs::File::open(&file)?.take(most).read_to_string(&mut text)?;
+                    if text.len() as u64 == most {
+                        return Err(std::io::Error::other("it is larger than 64 KiB"));
+                    }
                     Ok(text)
                 };
                 let text = read()
@@ -91,7 +95,13 @@ pub(super) fn read_headers(section: &Section<'_>, notes: &mut Notes<'_>) -> Vec<
         };
         let path = table.path_of(name);
         let (prefix, source) = match value.get_ref() {
-            DeValue::String(text) => (String::new(), Some(Source::Here(text.to_string()))),
+            DeValue::String(text) => {
+                if HeaderValue::from_str(text).is_err() {
+                    let what = format!("what `{path}` says cannot be sent as a header");
+                    notes.note(value.span().start, what);
+                }
+                (String::new(), Some(Source::Here(text.to_string())))
+            }
             DeValue::Table(inner) => read_source(&element(&path, inner), notes),
             _ => (String::new(), None),
         };

@@ -39,6 +39,13 @@ pub struct ServerConfig {
     pub tokens: Vec<Token>,
 }
 
+impl ServerConfig {
+    /// The largest body of a request, in bytes.
+    pub(crate) fn max_body(&self) -> usize {
+        usize::try_from(self.max_body.0).unwrap_or(usize::MAX)
+    }
+}
+
 impl Default for ServerConfig {
     fn default() -> ServerConfig {
         ServerConfig {
@@ -92,7 +99,12 @@ fn read_hosts(section: &Section<'_>, notes: &mut Notes<'_>) -> Vec<String> {
             && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.' || b == b'-')
     };
     let mut hosts = Vec::new();
-    for value in array.iter().take(MOST_NAMES) {
+    for value in array {
+        if hosts.len() == MOST_NAMES {
+            let what = format!("`server.hosts` has more than {MOST_NAMES} names");
+            notes.note(value.span().start, what);
+            break;
+        }
         match value.get_ref().as_str().filter(plain) {
             Some(host) => hosts.push(host.to_string()),
             None => notes.note(value.span().start, format!("`server.hosts` must be {WHAT}")),
@@ -105,6 +117,7 @@ fn read_tokens(config: &mut Config, root: &Section<'_>, notes: &mut Notes<'_>) {
     let Some(tokens) = root.section("tokens", notes) else { return };
     for (name, at, _) in tokens.entries() {
         if notes.full() || config.server.tokens.len() == MOST_NAMES {
+            notes.note(at, format!("`tokens` has more than {MOST_NAMES} entries"));
             return;
         }
         if let Err(error) = check_name("token", name) {

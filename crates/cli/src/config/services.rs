@@ -82,7 +82,7 @@ impl RosterConfig {
 pub(super) fn read_services(config: &mut Config, root: &Section<'_>, notes: &mut Notes<'_>) {
     let Some(services) = root.section("services", notes) else { return };
     let places = Places::default();
-    places.set(config.addresses());
+    places.add(config.addresses());
     for (name, at, _) in services.entries() {
         if notes.full() {
             return;

@@ -7,6 +7,7 @@ use paceline::Span;
 
 use super::services::Side;
 use crate::config::{Config, ServerConfig, Surroundings};
+use crate::exit::Exit;
 use crate::output::data;
 use crate::serve::{Heard, Listening, Up, log_warnings};
 
@@ -14,7 +15,7 @@ use crate::serve::{Heard, Listening, Up, log_warnings};
 const GRACE: Span = Span::secs(2);
 
 /// Runs until a signal ends it.
-pub(super) async fn run(store: &Path, services: &Side, signals: Heard) -> anyhow::Result<()> {
+pub(super) async fn run(store: &Path, services: &Side, signals: Heard) -> anyhow::Result<Exit> {
     log_warnings();
     let mut config = config(store, services);
     let mut listening = Listening::on(&config.server).await;
@@ -25,8 +26,7 @@ pub(super) async fn run(store: &Path, services: &Side, signals: Heard) -> anyhow
     }
     let up = Up::start(config, listening?).await?;
     data(&commands(up.address()))?;
-    up.attend(signals).await?;
-    Ok(())
+    up.attend(signals).await
 }
 
 /// What a file would say that describes the services.

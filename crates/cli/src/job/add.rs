@@ -8,28 +8,24 @@ use tokio::time::Instant;
 
 use super::describe::Arguments;
 use super::show::reports;
-use crate::daemon::new_token;
 use crate::door::Door;
 use crate::exit::{Exit, Later};
-use crate::follow::{NOBODY, exit_of, signals, tell_why, worst};
+use crate::follow::{End, NOBODY, exit_of, finished, follow, signals, worst};
 use crate::form::Form;
 use crate::output::{data, say};
 use crate::table::{clock, items, lines, plain, text};
 
-/// One answer is held back for so long at most, so that a lost connection is noticed.
-const ROUND: Duration = Duration::from_mins(1);
-
 /// Hands jobs in.
-pub(super) async fn add(door: &Door, arguments: &Arguments, jobs: &Bytes) -> anyhow::Result<Exit> {
+pub(super) async fn add(door: &Door, arguments: &Arguments, jobs: Bytes) -> anyhow::Result<Exit> {
     let form = arguments.format.form;
     if let Some(wait) = arguments.wait {
         if !door.works() {
             let what = format!("{NOBODY}, or leave out `--wait`; nothing was added");
             return Err(Later(what).into());
         }
-        return attend(door, jobs, wait.into(), form).await;
+        return attend(door, jobs, wait.map(Into::into), form).await;
     }
-    let told = door.submit(jobs, None).await?;
+    let told = door.submit(jobs).await?;
     let admitted = items(&told["jobs"]);
     let exit = worst(admitted.iter().map(refusal));
     for job in admitted {
@@ -66,40 +62,46 @@ fn refusal(admitted: &Value) -> Exit {
     match admitted["problem"]["status"].as_u64() {
         None => Exit::Done,
         Some(429 | 503) => Exit::Deferred,
-        Some(400 | 422) => Exit::Usage,
+        Some(400 | 413 | 422) => Exit::Usage,
         Some(_) => Exit::Failed,
     }
 }
 
-/// Hands jobs in and asks again, as the same request, until all reports are there or time is over.
-async fn attend(door: &Door, jobs: &Bytes, wait: Duration, form: Form) -> anyhow::Result<Exit> {
+/// Hands jobs in and follows them until all reports are there or time is over.
+async fn attend(
+    door: &Door,
+    jobs: Bytes,
+    wait: Option<Duration>,
+    form: Form,
+) -> anyhow::Result<Exit> {
     let mut signals = signals()?;
-    let key = new_token()?;
-    let until = Instant::now() + wait;
-    // The first answer comes soon: then the numbers are known, whatever happens.
-    let first = tokio::select! {
-        told = door.submit(jobs, Some((&key, wait.min(Duration::from_secs(1))))) => told?,
+    let until = wait.and_then(|wait| Instant::now().checked_add(wait));
+    let told = tokio::select! {
+        told = door.submit(jobs) => told?,
         () = signals.next() => {
-            say("it may have been added: `paceline job ls` shows it");
+            say("it may have been added: `paceline job ls --newest` shows it");
             return Ok(Exit::Interrupted);
         }
     };
-    items(&first["jobs"]).iter().for_each(tell);
-    if let Some(waits) = items(&first["jobs"]).iter().find(|job| open(job)) {
-        tell_why(door, &waits["job"]).await;
+    let mut admitted = items(&told["jobs"]).to_vec();
+    admitted.iter().for_each(tell);
+    let ids: Vec<u64> =
+        admitted.iter().filter(|job| open(job)).filter_map(|job| job["job"].as_u64()).collect();
+    let mut end = End::Finished;
+    if !ids.is_empty() {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let followed = follow(door, &ids, left).await.inspect_err(|_| {
+            let ids = lines(&ids).trim_end().replace('\n', " ");
+            say(format_args!("added as job {ids}: `paceline job wait {ids}` goes on waiting"));
+        })?;
+        end = followed.end;
+        for report in followed.jobs.into_iter().filter(finished) {
+            let same = admitted.iter_mut().filter(|job| job["job"] == report["job"]);
+            same.for_each(|job| job["report"] = report.clone());
+        }
     }
-    let mut known = first;
-    while items(&known["jobs"]).iter().any(open) {
-        known = tokio::select! {
-            told = door.submit(jobs, Some((&key, ROUND))) => told?,
-            () = tokio::time::sleep_until(until) => break,
-            () = signals.next() => {
-                finish(items(&known["jobs"]), form)?;
-                return Ok(Exit::Interrupted);
-            }
-        };
-    }
-    finish(items(&known["jobs"]), form)
+    let exit = finish(&admitted, form)?;
+    Ok(if end == End::Interrupted { Exit::Interrupted } else { exit })
 }
 
 /// Whether its report is still to come.

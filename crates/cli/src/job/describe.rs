@@ -1,19 +1,23 @@
 //! What `paceline job add` is told: a job from arguments.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
 use bytes::Bytes;
 use clap::Args;
 use data_encoding::BASE64;
 use paceline::Span;
+use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::fetch::Usage;
 use crate::form::Format;
+
+/// The largest file that is read: no configuration allows larger requests.
+const LARGEST_FILE: u64 = 1 << 30;
 
 /// What to do, where, and on which terms.
 #[derive(Debug, Args)]
@@ -41,12 +45,10 @@ pub(super) struct Arguments {
     json: Option<PathBuf>,
     #[command(flatten)]
     terms: Terms,
-    /// Wait for the reports and print them, at most so long, like 90s (23h if it is not said)
-    #[arg(
-        long, value_name = "SPAN", num_args = 0..=1, require_equals = true,
-        default_missing_value = "23h", value_parser = wait_span,
-    )]
-    pub(super) wait: Option<Span>,
+    /// Wait for the reports and print them; with a span, like --wait=90s, no longer than that
+    #[arg(long, value_name = "SPAN", num_args = 0..=1, require_equals = true)]
+    #[expect(clippy::option_option, reason = "an option whose value may be left out")]
+    pub(super) wait: Option<Option<Span>>,
     #[command(flatten)]
     pub(super) format: Format,
 }
@@ -114,15 +116,6 @@ struct Terms {
     until: Option<String>,
 }
 
-/// Below the 24 h for which the daemon knows a request that it is sent again.
-fn wait_span(text: &str) -> Result<Span, String> {
-    let span: Span = text.parse().map_err(|error: paceline_core::SpanError| error.to_string())?;
-    if span > Span::hours(23) {
-        return Err("it is longer than 23h: add the job, then `paceline job wait ID`".to_string());
-    }
-    Ok(span)
-}
-
 /// Read here, not by clap, which would show a value that may be a secret.
 fn header(text: &str) -> Result<(String, String), Usage> {
     let (name, value) = text
@@ -131,14 +124,20 @@ fn header(text: &str) -> Result<(String, String), Usage> {
     Ok((name.trim().to_ascii_lowercase(), value.trim().to_string()))
 }
 
-fn bytes_of(file: &Path) -> anyhow::Result<Vec<u8>> {
-    if file == Path::new("-") {
-        let mut bytes = Vec::new();
-        io::stdin().lock().read_to_end(&mut bytes).context("cannot read stdin")?;
-        return Ok(bytes);
+fn bytes_of(file: &Path) -> Result<Vec<u8>, Usage> {
+    let stdin = file == Path::new("-");
+    let name = if stdin { "stdin".to_string() } else { format!("`{}`", file.display()) };
+    let mut bytes = Vec::new();
+    let read = if stdin {
+        io::stdin().lock().take(LARGEST_FILE + 1).read_to_end(&mut bytes)
+    } else {
+        File::open(file).and_then(|file| file.take(LARGEST_FILE + 1).read_to_end(&mut bytes))
+    };
+    read.map_err(|error| Usage(format!("cannot read {name}: {error}")))?;
+    if bytes.len() as u64 > LARGEST_FILE {
+        return Err(Usage(format!("{name} is larger than 1 GiB, which no request may be")));
     }
-    let unread = |error: io::Error| Usage(format!("cannot read `{}`: {error}", file.display()));
-    Ok(fs::read(file).map_err(unread)?)
+    Ok(bytes)
 }
 
 impl Arguments {
@@ -155,25 +154,36 @@ impl Arguments {
             let stages: Vec<Vec<&str>> = stages.map(Iterator::collect).collect();
             job.insert("stages".to_string(), json!(stages));
         }
-        let (kind, payload) = match &self.command {
-            Some(command) => ("command", self.command_payload(command)?),
-            None => ("http", self.request.payload()?),
-        };
-        job.insert("kind".to_string(), kind.into());
-        job.insert("payload".to_string(), payload);
         self.terms.put_into(&mut job);
-        Ok(Value::Object(job).to_string().into())
+        let sent = if let Some(command) = &self.command {
+            let input = self.input.as_deref().map(serde_json::from_str::<&RawValue>);
+            let wrong = |error| Usage(format!("`--input` is not JSON: {error}"));
+            let input = input.transpose().map_err(wrong)?;
+            let payload = CommandPayload { command, input };
+            serde_json::to_vec(&Sent { kind: "command", payload, terms: job })?
+        } else {
+            let payload = self.request.payload()?;
+            serde_json::to_vec(&Sent { kind: "http", payload, terms: job })?
+        };
+        Ok(sent.into())
     }
+}
 
-    fn command_payload(&self, command: &str) -> anyhow::Result<Value> {
-        let mut payload = json!({ "command": command });
-        if let Some(input) = &self.input {
-            let input: Value = serde_json::from_str(input)
-                .map_err(|error| Usage(format!("`--input` is not JSON: {error}")))?;
-            payload["input"] = input;
-        }
-        Ok(payload)
-    }
+/// A job as it is sent.
+#[derive(Serialize)]
+struct Sent<P> {
+    kind: &'static str,
+    payload: P,
+    #[serde(flatten)]
+    terms: Map<String, Value>,
+}
+
+/// What a command is handed, as it was written: no number loses a digit.
+#[derive(Serialize)]
+struct CommandPayload<'a> {
+    command: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input: Option<&'a RawValue>,
 }
 
 impl Request {

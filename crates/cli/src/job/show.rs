@@ -46,9 +46,10 @@ fn whole(job: &Value) -> String {
         fact(name, text(&job[name]));
     }
     fact("lanes", lanes(items(&job["stages"])));
-    for name in ["priority", "key", "tenant"] {
-        fact(name, text(&job[name]));
-    }
+    fact("priority", text(&job["priority"]));
+    // The key of a service's run is nobody's to use.
+    fact("key", if job["kind"] == "service" { "-".to_string() } else { text(&job["key"]) });
+    fact("tenant", text(&job["tenant"]));
     for (name, at) in [
         ("submitted", "submitted_at"),
         ("due", "due_at"),
@@ -78,7 +79,7 @@ fn calls(calls: &[Value]) -> String {
             call["attempts"].as_u64().unwrap_or(0).to_string(),
             span(&call["waited_ms"]),
             span(&call["ran_ms"]),
-            short(&what(call)),
+            whole_or_short(call),
         ]);
     }
     aligned(&rows)
@@ -129,6 +130,12 @@ fn what(call: &Value) -> String {
         _ => value(&call["value"]),
     };
     if call["cached"] == true { format!("cached: {said}") } else { said }
+}
+
+/// Of an answer as much as fits; why it failed stands whole, with its remedy.
+fn whole_or_short(call: &Value) -> String {
+    let said = what(call);
+    if call["outcome"] == "failed" { said } else { short(&said) }
 }
 
 /// As much of a text as fits into a table.

@@ -5,6 +5,7 @@ use sd_notify::NotifyState;
 
 use super::Up;
 use crate::config::{Config, Surroundings};
+use crate::engine::For;
 
 impl Up {
     /// Reads the configuration again. One that has mistakes changes nothing.
@@ -32,7 +33,7 @@ impl Up {
         // Where it listens stays, whatever the file says now.
         fresh.server.listen = self.config.server.listen;
         let access = self.owner.access(&fresh.server)?;
-        self.engine.known.set(&fresh)?;
+        self.engine.known.add(&fresh, For::Rosters)?;
         self.server.set_access(access);
         Ok(fresh)
     }
@@ -59,6 +60,15 @@ impl Up {
             if !fresh.lanes.iter().any(|it| it.name == lane.name) {
                 let name = &lane.name;
                 tracing::warn!(lane = name, "no longer configured: it is gone at the next start");
+            }
+        }
+        for command in &config.commands {
+            if !fresh.commands.iter().any(|it| it.name == command.name) {
+                let name = &command.name;
+                tracing::warn!(
+                    command = name,
+                    "no longer configured: it is gone at the next start"
+                );
             }
         }
         let services = fresh.services.iter().map(crate::config::ServiceConfig::service).collect();

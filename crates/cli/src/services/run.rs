@@ -66,13 +66,15 @@ pub(super) async fn rosters(config: &Config, form: Form) -> anyhow::Result<Exit>
     let mut signals = signals()?;
     let (rosters, services) = (config.rosters.len(), config.services.len());
     say(format_args!("rosters: {rosters}, services: {services}; Ctrl-C stops"));
-    let ended = tokio::select! {
+    let told = tokio::select! {
         () = signals.next() => None,
-        ended = pace.ended() => Some(ended),
-        told = tell(&pace, events, form) => return told.map(|()| Exit::Failed),
+        ended = pace.ended() => return Err(ended.into()),
+        told = tell(&pace, events, form) => Some(told),
     };
-    if let Some(ended) = ended {
-        return Err(ended.into());
+    if let Some(told) = told {
+        // Nobody reads what it tells: programs are not left running for that.
+        pace.stop(Duration::ZERO).await?;
+        return told.map(|()| Exit::Failed);
     }
     stop(&pace, signals).await?;
     say("stopped; the next start goes on with what is left");
@@ -165,6 +167,31 @@ pub(super) async fn asked(door: &Door, name: &str, form: Form) -> anyhow::Result
 pub(super) async fn one(config: &Config, name: &str, form: Form) -> anyhow::Result<Exit> {
     let pace = start(config, For::Calls).await?;
     let mut signals = signals()?;
+    let told = tokio::select! {
+        told = run_one(&pace, name, form) => Some(told),
+        () = signals.next() => None,
+    };
+    let Some(told) = told else {
+        stop(&pace, signals).await?;
+        say(format_args!("stopped; if `{name}` is not over, it goes on at the next start"));
+        return Ok(Exit::Interrupted);
+    };
+    // What an earlier process left unfinished was taken up too.
+    let others = pace.summary().await?.running;
+    if others > 0 {
+        say(format_args!("calls of earlier jobs still run: {others}; Ctrl-C leaves them"));
+    }
+    tokio::select! {
+        stopped = pace.stop(Duration::MAX) => stopped?,
+        () = signals.next() => {
+            stop(&pace, signals).await?;
+            return Ok(Exit::Interrupted);
+        }
+    }
+    told
+}
+
+async fn run_one(pace: &Paceline, name: &str, form: Form) -> anyhow::Result<Exit> {
     let following = match pace.run_service(name).await {
         Ok(following) => following,
         Err(NotSubmitted::Full { .. }) => {
@@ -172,31 +199,9 @@ pub(super) async fn one(config: &Config, name: &str, form: Form) -> anyhow::Resu
         }
         Err(error) => return Err(error).with_context(|| format!("`{name}` was not run")),
     };
-    let job = following.id();
-    let report = tokio::select! {
-        report = attended(&pace, following) => Some(report?),
-        () = signals.next() => None,
-    };
-    let Some(report) = report else {
-        stop(&pace, signals).await?;
-        say(format_args!("stopped; `{name}` goes on, as job {job}, at the next start"));
-        return Ok(Exit::Interrupted);
-    };
-    over(&pace, &report, form).await?;
-    // What an earlier process left unfinished was taken up too.
-    let others = pace.summary().await?.running;
-    if others > 0 {
-        say(format_args!("calls of earlier jobs still run: {others}; Ctrl-C ends them at once"));
-    }
-    tokio::select! {
-        stopped = pace.stop(Duration::MAX) => stopped?,
-        () = signals.next() => pace.stop(Duration::ZERO).await?,
-    }
-    Ok(match report.state {
-        JobState::Done => Exit::Done,
-        JobState::Skipped => Exit::Deferred,
-        _ => Exit::Failed,
-    })
+    let report = attended(pace, following).await?;
+    over(pace, &report, form).await?;
+    Ok(exit_of(&serde_json::to_value(&*report)?))
 }
 
 /// The report of a run; if it does not begin soon, its user is told why.

@@ -72,11 +72,11 @@ pub(crate) fn made(service: SocketAddr) -> Made {
 impl Made {
     pub(crate) async fn start(self) -> Daemon {
         let (places, commands) = (Places::default(), Commands::default());
-        places.set(self.places);
+        places.add(self.places);
         let run = ["sh", "-c", "echo got $PACELINE_INPUT"].map(String::from).to_vec();
         let program = Program { run, directory: ".".into(), without: Vec::new() };
         let task = CommandTask { program, timeout: Duration::from_secs(10), empty: Vec::new() };
-        commands.set(BTreeMap::from([("echo".to_string(), task)]));
+        commands.add(BTreeMap::from([("echo".to_string(), task)]));
         let http = Arc::new(HttpWorker::new(places, &Proxies::default()));
         let doors = Doors::new(http.clone(), commands);
         let services = ServiceWorker::new(Tasks::default(), http);

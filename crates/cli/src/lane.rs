@@ -145,6 +145,7 @@ fn facts(lane: &Value) -> String {
         ("paused", if lane["paused"] == true { "yes" } else { "no" }.to_string()),
         ("in flight", in_flight(lane)),
         ("waiting", text(&lane["waiting"])),
+        ("oldest since", clock(&lane["oldest_at"])),
         ("limits", limits(lane)),
         ("cooldown", clock(&lane["cooldown_until"])),
         ("timeout", text(&rules["timeout"])),

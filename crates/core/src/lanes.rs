@@ -23,6 +23,8 @@ pub struct LaneStatus {
     pub name: Arc<str>,
     /// Waiting calls.
     pub waiting: usize,
+    /// Since when the one waits that has waited longest.
+    pub oldest_at: Option<Time>,
     /// Attempts on the wire.
     pub in_flight: u32,
     /// When its next call could go, whatever is ahead of it.
@@ -319,8 +321,8 @@ impl Core {
 
     fn status_of(&self, lane: &Lane, now: Now) -> LaneStatus {
         let heads = crate::priority::Priority::ALL.into_iter();
-        let best =
-            heads.filter_map(|priority| lane.queues.head(priority)).min().map(|head| head.call);
+        let oldest = heads.filter_map(|priority| lane.queues.head(priority)).min();
+        let best = oldest.map(|head| head.call);
         let priority =
             best.map_or_else(Default::default, |c| self.jobs[self.calls[c].job].priority);
         let demand = crate::lane::Demand { priority, rank: priority, cost: 1 };
@@ -340,6 +342,7 @@ impl Core {
         LaneStatus {
             name: lane.name.clone(),
             waiting: lane.waiting(),
+            oldest_at: oldest.map(|head| head.place.joined_at),
             in_flight: lane.in_flight,
             open_at: opening.at.max(now.time),
             why_closed,

@@ -81,10 +81,30 @@ pub(crate) struct Driver<S> {
     events: broadcast::Sender<Event>,
     kept: broadcast::Sender<Arc<[Numbered]>>,
     rolls: Rolls,
-    commits: Arc<AtomicU64>,
+    commits: Arc<Commits>,
     /// When what still runs is given up, once a stop was asked for.
     stop_at: Option<Time>,
     heartbeat: Option<Heartbeat>,
+}
+
+/// How many commits there were, and how long they took.
+#[derive(Debug, Default)]
+pub(crate) struct Commits {
+    count: AtomicU64,
+    micros: AtomicU64,
+}
+
+impl Commits {
+    /// So many by now, the last turn having taken so long.
+    fn count(&self, commits: u64, took: Span) {
+        if self.count.swap(commits, Ordering::Relaxed) != commits {
+            self.micros.fetch_add(took.0, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn so_far(&self) -> (u64, Span) {
+        (self.count.load(Ordering::Relaxed), Span(self.micros.load(Ordering::Relaxed)))
+    }
 }
 
 /// Something that the loop does again and again as long as it turns.
@@ -102,7 +122,7 @@ impl<S: Store> Driver<S> {
         runner: Runner,
         messages: Receiver<Message>,
         (events, kept): (broadcast::Sender<Event>, broadcast::Sender<Arc<[Numbered]>>),
-        commits: Arc<AtomicU64>,
+        commits: Arc<Commits>,
         heartbeat: Option<Heartbeat>,
     ) -> Driver<S> {
         Driver {
@@ -156,7 +176,8 @@ impl<S: Store> Driver<S> {
             let reading = self.clock.reading();
             let inputs = self.inputs(&mut inbox, reading.now.time);
             let done = self.machine.turn(inputs, reading)?;
-            self.commits.store(self.machine.commits(), Ordering::Relaxed);
+            let took = self.clock.time().since(reading.now.time);
+            self.commits.count(self.machine.commits(), took);
             wake_at = done.wake_at;
             self.act(done);
             if let Some(stop_at) = self.stop_at {

@@ -1,7 +1,6 @@
 //! The engine as programs embed it: a handle to the loop.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -16,7 +15,7 @@ use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
 use crate::answer::{Filter, JobView, Question, Reply};
 use crate::builder::{Beside, Builder};
 use crate::clock::Clock;
-use crate::driver::{Driver, Ended, Message};
+use crate::driver::{Commits, Driver, Ended, Message};
 use crate::following::{Following, News, NotSubmitted, end};
 use crate::job::Job;
 use crate::lane::{Lane, LaneError};
@@ -48,7 +47,7 @@ struct Shared {
     groups: Vec<String>,
     submitting: Semaphore,
     ended: Arc<OnceLock<Ended>>,
-    commits: Arc<AtomicU64>,
+    commits: Arc<Commits>,
     over: tokio::sync::watch::Receiver<()>,
     clock: Arc<Clock>,
 }
@@ -88,7 +87,7 @@ impl Paceline {
         (groups, Beside { heartbeat, events }): (Vec<String>, Beside),
     ) -> std::io::Result<Paceline> {
         let (messages, inbox) = channel();
-        let commits = Arc::new(AtomicU64::new(0));
+        let commits = Arc::new(Commits::default());
         let (kept, _) = broadcast::channel(MOST_TURNS_BEHIND);
         let runner = Runner::new(workers.clone(), runtime, clock.clone(), messages.clone());
         let driver = Driver::new(
@@ -330,6 +329,11 @@ impl Paceline {
         moment.since(self.shared.clock.time()).into()
     }
 
+    /// How long ago a moment was that the engine named; zero if it is still to come.
+    pub fn passed(&self, moment: Time) -> Duration {
+        self.shared.clock.time().since(moment).into()
+    }
+
     /// What the wall clock shows.
     pub fn now(&self) -> SystemTime {
         crate::clock::system_time(crate::clock::wall())
@@ -546,7 +550,12 @@ impl Paceline {
 
     /// Durable commits since the start: how well submissions share them shows in this.
     pub fn commits(&self) -> u64 {
-        self.shared.commits.load(Ordering::Relaxed)
+        self.shared.commits.so_far().0
+    }
+
+    /// How long the turns took that these commits ended, all together.
+    pub fn commit_time(&self) -> Duration {
+        self.shared.commits.so_far().1.into()
     }
 
     /// Resolves when nothing is waiting, running, due or to be retried (B3).

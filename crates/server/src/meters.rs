@@ -1,11 +1,13 @@
 //! Meters: what happened, counted, and how lanes stand when somebody looks.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use metrics_util::MetricKindMask;
-use paceline::{Ended, Happened, Paceline};
+use paceline::{Ended, Happened, LaneStatus, Paceline};
 
 use crate::server::word;
 
@@ -25,14 +27,49 @@ pub(crate) struct Meters {
     attempts: Counter,
     waited: Histogram,
     ran: Histogram,
+    /// Lanes that have labels of their own, at most `MOST_LANES`.
+    lanes: Mutex<BTreeSet<String>>,
 }
 
-const HELP: [(&str, &str); 5] = [
+/// Lanes that have labels of their own.
+const MOST_LANES: usize = 200;
+
+/// What may keep a lane closed, or its calls waiting: all are shown, also those that do not.
+const REASONS: [&str; 9] =
+    ["gap", "window", "keep", "group", "cooldown", "probe", "busy", "paused", "workers"];
+
+/// What figures of several lanes under one label come to.
+enum Several {
+    Add,
+    Most,
+}
+
+const COUNTERS: [(&str, &str); 6] = [
     ("paceline_jobs_accepted_total", "Jobs that were accepted since the start"),
     ("paceline_jobs_finished_total", "Jobs that were finished since the start, by state"),
     ("paceline_attempts_total", "Real requests since the start"),
     ("paceline_calls_settled_total", "Calls with an outcome since the start, by lane"),
     ("paceline_http_requests_total", "Answers of this daemon, by status"),
+    ("paceline_commits_total", "Durable commits since the start"),
+];
+
+const GAUGES: [(&str, &str); 16] = [
+    ("paceline_jobs_unfinished", "Jobs without a report"),
+    ("paceline_calls_waiting", "Calls in the queues of lanes"),
+    ("paceline_calls_waiting_by_reason", "The same, by what keeps their lanes closed"),
+    ("paceline_oldest_waiting_seconds", "How long the call waits that has waited longest"),
+    ("paceline_attempts_running", "Attempts under way"),
+    ("paceline_jobs_due", "Jobs that are due later"),
+    ("paceline_lanes", "Lanes"),
+    ("paceline_lanes_cooling", "Lanes that their service, or its failures, closed"),
+    ("paceline_commit_mean_seconds", "How long a turn with a commit takes, on average"),
+    ("paceline_service_last_success_timestamp_seconds", "When a service last succeeded"),
+    ("paceline_lane_waiting", "Calls that wait on a lane; lanes beyond 200 are `other`"),
+    ("paceline_lane_in_flight", "Attempts on the wire, by lane"),
+    ("paceline_lane_paused", "Whether a lane was stopped by hand"),
+    ("paceline_lane_opens_in_seconds", "How long until a lane opens"),
+    ("paceline_lane_cooldown_seconds", "How long a lane is still closed by its service"),
+    ("paceline_lane_oldest_waiting_seconds", "How long the oldest call of a lane waits"),
 ];
 
 impl Meters {
@@ -41,8 +78,11 @@ impl Meters {
         let builder = PrometheusBuilder::new().set_buckets(&SECONDS).expect("the bounds are there");
         let by_lane = MetricKindMask::COUNTER | MetricKindMask::GAUGE;
         let recorder = builder.idle_timeout(by_lane, Some(FORGOTTEN)).build_recorder();
-        for (name, help) in HELP {
+        for (name, help) in COUNTERS {
             recorder.describe_counter(KeyName::from(name), None, help.into());
+        }
+        for (name, help) in GAUGES {
+            recorder.describe_gauge(KeyName::from(name), None, help.into());
         }
         let counter = |name: &'static str| recorder.register_counter(&Key::from_name(name), &META);
         let span = |name: &'static str| recorder.register_histogram(&Key::from_name(name), &META);
@@ -52,6 +92,7 @@ impl Meters {
             attempts: counter("paceline_attempts_total"),
             waited: span("paceline_call_wait_seconds"),
             ran: span("paceline_call_run_seconds"),
+            lanes: Mutex::default(),
             recorder,
         }
     }
@@ -70,10 +111,7 @@ impl Meters {
             Happened::Accepted { .. } => self.accepted.increment(1),
             Happened::Started { .. } => self.attempts.increment(1),
             Happened::Settled { lane, outcome, waited, ran, attempts, .. } => {
-                let labels = vec![
-                    Label::new("lane", lane.to_string()),
-                    Label::new("outcome", outcome.name()),
-                ];
+                let labels = vec![self.lane(lane), Label::new("outcome", outcome.name())];
                 self.counter("paceline_calls_settled_total", labels).increment(1);
                 if *attempts > 0 {
                     self.waited.record(Duration::from(*waited));
@@ -94,6 +132,16 @@ impl Meters {
         self.counter("paceline_http_requests_total", labels).increment(1);
     }
 
+    /// The label of a lane. Templates may make very many: beyond some they are one.
+    fn lane(&self, name: &str) -> Label {
+        let mut known = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.contains(name) || known.len() < MOST_LANES {
+            known.insert(name.to_string());
+            return Label::new("lane", name.to_string());
+        }
+        Label::new("lane", "other")
+    }
+
     /// Looks at what is only worth a look when somebody asks.
     pub(crate) async fn look(&self, pace: &Paceline) -> Result<(), Ended> {
         let summary = pace.summary().await?;
@@ -107,16 +155,58 @@ impl Meters {
         ] {
             self.gauge(name, Vec::new()).set(value as f64);
         }
-        self.gauge("paceline_commits", Vec::new()).set(pace.commits() as f64);
-        for lane in pace.lanes().await? {
-            let label = || vec![Label::new("lane", lane.name.to_string())];
-            self.gauge("paceline_lane_waiting", label()).set(lane.waiting as f64);
-            self.gauge("paceline_lane_in_flight", label()).set(f64::from(lane.in_flight));
-            let opens = pace.until(lane.open_at).as_secs_f64();
-            self.gauge("paceline_lane_opens_in_seconds", label()).set(opens);
-            self.gauge("paceline_lane_paused", label()).set(f64::from(u8::from(lane.paused)));
+        let commits = pace.commits();
+        self.counter("paceline_commits_total", Vec::new()).absolute(commits);
+        let mean = pace.commit_time().as_secs_f64() / commits.max(1) as f64;
+        self.gauge("paceline_commit_mean_seconds", Vec::new()).set(mean);
+        self.look_at_lanes(pace, &pace.lanes().await?);
+        for service in pace.services().await? {
+            if let Some(at) = service.record.succeeded_at {
+                let labels = vec![Label::new("service", service.record.name.to_string())];
+                let name = "paceline_service_last_success_timestamp_seconds";
+                self.gauge(name, labels).set(at.wall.0 as f64 / 1e6);
+            }
         }
         Ok(())
+    }
+
+    fn look_at_lanes(&self, pace: &Paceline, lanes: &[LaneStatus]) {
+        let waits = |lane: &LaneStatus| {
+            lane.oldest_at.map_or(Duration::ZERO, |at| pace.passed(at)).as_secs_f64()
+        };
+        let oldest = lanes.iter().map(waits).fold(0.0, f64::max);
+        self.gauge("paceline_oldest_waiting_seconds", Vec::new()).set(oldest);
+        let mut reasons = BTreeMap::from(REASONS.map(|reason| (reason, 0)));
+        let mut figures: BTreeMap<(&'static str, Label), f64> = BTreeMap::new();
+        for lane in lanes {
+            // What keeps the lane closed keeps its calls waiting; on an open one they lack workers.
+            let reason = lane.why_closed.map_or("workers", paceline::Reason::name);
+            *reasons.entry(reason).or_default() += lane.waiting;
+            let label = self.lane(&lane.name);
+            let opens = pace.until(lane.open_at).as_secs_f64();
+            let cools = lane.cooldown_until.map_or(Duration::ZERO, |at| pace.until(at));
+            for (name, value, several) in [
+                ("paceline_lane_waiting", lane.waiting as f64, Several::Add),
+                ("paceline_lane_in_flight", f64::from(lane.in_flight), Several::Add),
+                ("paceline_lane_paused", f64::from(u8::from(lane.paused)), Several::Add),
+                ("paceline_lane_opens_in_seconds", opens, Several::Most),
+                ("paceline_lane_cooldown_seconds", cools.as_secs_f64(), Several::Most),
+                ("paceline_lane_oldest_waiting_seconds", waits(lane), Several::Most),
+            ] {
+                let figure = figures.entry((name, label.clone())).or_default();
+                *figure = match several {
+                    Several::Add => *figure + value,
+                    Several::Most => figure.max(value),
+                };
+            }
+        }
+        for ((name, label), value) in figures {
+            self.gauge(name, vec![label]).set(value);
+        }
+        for (reason, waiting) in reasons {
+            let labels = vec![Label::new("reason", reason)];
+            self.gauge("paceline_calls_waiting_by_reason", labels).set(waiting as f64);
+        }
     }
 
     pub(crate) fn render(&self) -> String {

@@ -208,6 +208,8 @@ pub(crate) struct LaneShown {
     in_flight: u32,
     /// Waiting calls.
     waiting: usize,
+    /// Since when the one waits that has waited longest.
+    oldest_at: Option<String>,
     /// Its windows, and what they hold.
     limits: Vec<Used>,
     /// Closed until then by the service or by its failures.
@@ -249,6 +251,7 @@ impl LaneShown {
             why_closed: lane.why_closed.map(paceline::Reason::name),
             in_flight: lane.in_flight,
             waiting: lane.waiting,
+            oldest_at: lane.oldest_at.map(|at| stamp(pace.wall(at))),
             limits: limits.collect(),
             cooldown_until: lane.cooldown_until.map(|until| stamp(pace.wall(until))),
             paused: lane.paused,

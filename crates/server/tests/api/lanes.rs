@@ -96,6 +96,9 @@ async fn figures_are_ten_flat_numbers_and_metrics_are_prometheus_text() {
                 "paceline_lane_waiting{lane=\"shop\"} 0",
                 "paceline_calls_settled_total{lane=\"shop\",outcome=\"done\"} 1",
                 "paceline_jobs_finished_total{state=\"done\"} 1",
+                "paceline_calls_waiting_by_reason{reason=\"window\"} 0",
+                "paceline_commit_mean_seconds 0.0",
+                "# HELP paceline_oldest_waiting_seconds",
             ];
             if all.iter().all(|line| metrics.text.contains(line)) {
                 return;
@@ -103,6 +106,43 @@ async fn figures_are_ten_flat_numbers_and_metrics_are_prometheus_text() {
         }
     };
     crate::kit::soon(counted).await;
+}
+
+#[tokio::test]
+async fn very_many_lanes_are_one_label_and_the_oldest_call_shows() {
+    let service = Service::kind().await;
+    let mut made = made(service.address);
+    made.builder = made.builder.lane(paceline::Lane::new("many:*"));
+    let daemon = made.start().await;
+    for n in 0..210 {
+        let permit = daemon.post(&format!("/api/v1/lanes/many:{n}/permits"), "{}").await;
+        assert_eq!(permit.status, 201);
+    }
+    let waits = daemon.post("/api/v1/lanes/many:7/permits", "{}");
+    let mut waits = std::pin::pin!(waits);
+    let told = async {
+        loop {
+            tokio::select! {
+                _ = &mut waits => panic!("its lane is busy"),
+                lane = daemon.get("/api/v1/lanes/many:7") => {
+                    if lane.json()["oldest_at"].is_string() {
+                        return daemon.get("/metrics").await.text;
+                    }
+                }
+            }
+        }
+    };
+    let metrics = crate::kit::soon(told).await;
+    let of = |name: &str| metrics.lines().filter(|line| line.starts_with(name)).count();
+    assert_eq!(of("paceline_lane_in_flight{"), 201, "{metrics}");
+    let figure = |name: &str| -> f64 {
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_else(|| panic!("no {name}: {metrics}")).trim().parse().expect("a number")
+    };
+    // `shop` and `bare` stand beside them.
+    assert!(figure("paceline_lane_in_flight{lane=\"other\"}") >= 10.0, "{metrics}");
+    assert!(figure("paceline_oldest_waiting_seconds ") > 0.0, "{metrics}");
+    assert_eq!(figure("paceline_calls_waiting_by_reason{reason=\"busy\"}") as u64, 1);
 }
 
 #[tokio::test]

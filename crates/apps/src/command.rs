@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use paceline::{Call, CallId, Failed, Failure, Outcome, Work, Worker};
+use paceline::{Call, Failed, Failure, Outcome, Work, Worker};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::program::{BEYOND, Patience, Program, Run};
+use crate::program::{BEYOND, Patience, Program, Run, group_note};
 
 /// The kind of these jobs.
 pub const COMMAND_KIND: &str = "command";
@@ -34,7 +34,7 @@ pub struct CommandTask {
 
 /// Commands by name, as they are now: a reload changes them under a running engine.
 #[derive(Clone, Debug, Default)]
-pub struct Commands(Arc<RwLock<BTreeMap<String, CommandTask>>>);
+pub struct Commands(Arc<RwLock<BTreeMap<String, (CommandTask, bool)>>>);
 
 /// A payload that cannot be meant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -95,32 +95,44 @@ impl Wish {
 }
 
 impl Commands {
-    /// What these commands do from now on; the others do what they did, since jobs may wait.
-    pub fn add(&self, commands: BTreeMap<String, CommandTask>) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).extend(commands);
+    /// From now on there are these commands. Others take no new jobs and do what they did for those
+    /// that wait, without these variables of ours, which are secret now.
+    pub fn renew(&self, commands: BTreeMap<String, CommandTask>, hidden: &[String]) {
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        for (task, offered) in known.values_mut() {
+            task.program.hide(hidden);
+            *offered = false;
+        }
+        known.extend(commands.into_iter().map(|(name, task)| (name, (task, true))));
     }
 
     /// Says what is wrong with a payload, without I/O: for use before a job is accepted.
     pub fn check(&self, payload: &[u8]) -> Result<(), CommandError> {
-        self.read(payload).map(drop)
+        self.read(payload, |offered| offered).map(drop)
     }
 
-    fn read(&self, payload: &[u8]) -> Result<(Wish, CommandTask), CommandError> {
+    /// The command that a payload names, if it is there and `fits`, by whether it takes new jobs.
+    fn read(
+        &self,
+        payload: &[u8],
+        fits: impl Fn(bool) -> bool,
+    ) -> Result<(Wish, CommandTask), CommandError> {
         let wish = Wish::read(payload)?;
         let commands = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        match commands.get(&wish.command) {
-            Some(task) => Ok((wish, task.clone())),
+        match commands.get(&wish.command).filter(|(_, offered)| fits(*offered)) {
+            Some((task, _)) => Ok((wish, task.clone())),
             None => Err(CommandError::Unknown {
                 name: wish.command.chars().take(60).flat_map(char::escape_debug).collect(),
-                known: listed(commands.keys()),
+                known: listed(commands.iter().filter(|(_, (_, offered))| *offered)),
             }),
         }
     }
 }
 
-fn listed<'a>(names: impl ExactSizeIterator<Item = &'a String>) -> String {
+fn listed<'a, T: 'a>(commands: impl Iterator<Item = (&'a String, T)>) -> String {
+    let names: Vec<String> = commands.map(|(name, _)| format!("`{name}`")).collect();
     let more = names.len().saturating_sub(MOST_TOLD);
-    let told: Vec<String> = names.take(MOST_TOLD).map(|name| format!("`{name}`")).collect();
+    let told = &names[..names.len() - more];
     match (told.len(), more) {
         (0, _) => "none is configured".to_string(),
         (_, 0) => format!("there are {}", told.join(", ")),
@@ -142,10 +154,11 @@ impl CommandWorker {
 
 impl Worker for CommandWorker {
     async fn run(&self, call: Call) -> Work {
-        let read = self.commands.read(call.payload_bytes());
+        let read = self.commands.read(call.payload_bytes(), |_| true);
         let (wish, task) = read.map_err(|error| Failed::of(error.into()))?;
         let run = Run {
-            child_note: child_note(call.id()),
+            // The same for all attempts of a call, so that one ends what is left of the one before.
+            group_note: group_note(&format!("command/{}.{}", call.id().job, call.id().index)),
             own_note: true,
             output_note: None,
             environment: vec![("PACELINE_INPUT", wish.input().to_string())],
@@ -167,15 +180,9 @@ impl Worker for CommandWorker {
     }
 
     fn timeout(&self, payload: &[u8], _lane: &str) -> Option<Duration> {
-        let (_, task) = self.commands.read(payload).ok()?;
+        let (_, task) = self.commands.read(payload, |_| true).ok()?;
         Some(task.timeout + BEYOND)
     }
-}
-
-/// The note that holds the process group of a call: the same for all its attempts, so that one
-/// after a crash ends what is left of the one before.
-fn child_note(call: CallId) -> String {
-    format!("command/{}.{}/child", call.job, call.index)
 }
 
 #[cfg(test)]
@@ -188,7 +195,7 @@ mod tests {
             Program { run: vec!["true".to_string()], directory: ".".into(), without: Vec::new() };
         let task = CommandTask { program, timeout: Duration::from_secs(1), empty: Vec::new() };
         let commands = Commands::default();
-        commands.add(names.iter().map(|name| ((*name).to_string(), task.clone())).collect());
+        commands.renew(names.iter().map(|name| ((*name).to_string(), task.clone())).collect(), &[]);
         commands
     }
 
@@ -219,6 +226,19 @@ mod tests {
     }
 
     #[test]
+    fn a_command_that_is_gone_takes_no_new_jobs_and_does_those_that_wait() {
+        let commands = commands(&["crawl", "report"]);
+        let report = commands.0.read().expect("unbroken")["report"].0.clone();
+        let secret = "SHOP_KEY".to_string();
+        commands.renew([("report".to_string(), report)].into(), std::slice::from_ref(&secret));
+        let payload = br#"{"command": "crawl"}"#;
+        let told = commands.check(payload).expect_err("it is gone").to_string();
+        assert_eq!(told, "no command named `crawl`: there are `report`");
+        let (_, task) = commands.read(payload, |_| true).expect("a job of it may wait");
+        assert_eq!(task.program.without, [secret]);
+    }
+
+    #[test]
     fn an_input_may_have_64_kib_and_no_byte_more() {
         let payload =
             |size: usize| format!(r#"{{"command": "crawl", "input": "{}"}}"#, "x".repeat(size - 2));
@@ -245,7 +265,7 @@ mod tests {
             text in r#"\{"command": "(crawl|.{0,90})"(, "input": .{0,20})?\}"#,
         ) {
             for payload in [&bytes[..], text.as_bytes()] {
-                match commands(&["crawl"]).read(payload) {
+                match commands(&["crawl"]).read(payload, |_| true) {
                     // What holds a zero byte could not be handed over.
                     Ok((wish, _)) => prop_assert!(!wish.input().contains('\0')),
                     Err(error) => prop_assert!(error.to_string().len() < 1_000),

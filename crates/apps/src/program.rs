@@ -9,7 +9,8 @@ mod tail;
 use std::path::PathBuf;
 
 pub(crate) use group::Patience;
-pub use leftover::{Leftover, end_leftover, whose_group};
+pub(crate) use leftover::group_note;
+pub use leftover::{GROUPS, Leftover, end_leftover};
 pub(crate) use run::{BEYOND, Run};
 pub use tail::LONGEST_TAIL;
 
@@ -22,4 +23,15 @@ pub struct Program {
     pub directory: PathBuf,
     /// Variables of our environment that are not for it: secrets of lanes.
     pub without: Vec<String>,
+}
+
+impl Program {
+    /// These variables are not for it either.
+    pub(crate) fn hide(&mut self, variables: &[String]) {
+        for variable in variables {
+            if !self.without.contains(variable) {
+                self.without.push(variable.clone());
+            }
+        }
+    }
 }

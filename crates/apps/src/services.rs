@@ -20,11 +20,6 @@ pub struct Payload {
     pub ask: Option<Ask>,
 }
 
-/// The note that holds the process group of a service's last run.
-fn child_note(service: &str) -> String {
-    format!("service/{service}/child")
-}
-
 /// The note that holds the last output of a service.
 pub fn output_note(service: &str) -> String {
     format!("service/{service}/output")

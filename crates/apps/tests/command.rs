@@ -28,7 +28,7 @@ fn builder(builder: Builder, directory: &Path, scripts: &[(&str, &str)]) -> Buil
         ((*name).to_string(), CommandTask { program, timeout, empty: vec![4] })
     };
     let commands = Commands::default();
-    commands.add(scripts.iter().map(task).collect());
+    commands.renew(scripts.iter().map(task).collect(), &[]);
     builder.lane(Lane::new("here")).worker(COMMAND_KIND, CommandWorker::new(commands))
 }
 

@@ -20,6 +20,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use paceline_apps::call::Place;
+use paceline_apps::program::Program;
 use paceline_apps::services::Act;
 use paceline_core::{GroupLimits, Limits, Settings, Span};
 use url::Url;
@@ -64,6 +65,8 @@ pub struct Config {
     pub cache_bytes: u64,
     /// What the daemon is told.
     pub server: ServerConfig,
+    /// Variables of the environment that no program gets.
+    pub(crate) hidden: Vec<String>,
 }
 
 /// One lane, or a template for lanes whose names begin alike (L10).
@@ -125,6 +128,7 @@ impl Config {
             keep_finished: Span::days(7),
             cache_bytes: 64 << 20,
             server: ServerConfig::default(),
+            hidden: Vec::new(),
         }
     }
 
@@ -150,24 +154,40 @@ impl Config {
             config.read(&Section::root(document.get_ref()), &mut notes);
         }
         notes.finish().map_err(ConfigError::Mistakes)?;
-        let secrets: Vec<String> = config.secrets().map(str::to_string).collect();
-        let programs = config.services.iter_mut().filter_map(|it| match &mut it.task.act {
-            Act::Run(program) => Some(program),
-            Act::Ask(_) => None,
-        });
-        let programs = programs.chain(config.commands.iter_mut().map(|it| &mut it.task.program));
-        for program in programs {
-            // A path in a file means what it means to the file, wherever the program is started.
-            if let Some(directory) = file.parent() {
+        // A path in a file means what it means to the file, wherever the program is started.
+        if let Some(directory) = file.parent() {
+            for program in config.programs() {
                 program.directory = working_directory(directory);
             }
-            program.without.clone_from(&secrets);
         }
+        config.hide(&[]);
         if let Some(directory) = file.parent() {
             config.store_path = directory.join(&config.store_path);
         }
         config.file = Some(file.to_path_buf());
         Ok(config)
+    }
+
+    /// The programs of services and commands.
+    fn programs(&mut self) -> impl Iterator<Item = &mut Program> {
+        let services = self.services.iter_mut().filter_map(|it| match &mut it.task.act {
+            Act::Run(program) => Some(program),
+            Act::Ask(_) => None,
+        });
+        services.chain(self.commands.iter_mut().map(|it| &mut it.task.program))
+    }
+
+    /// Keeps the secrets of lanes from all programs, and these variables too: they were secrets of
+    /// lanes before, and still are while such a lane has work.
+    pub(crate) fn hide(&mut self, also: &[String]) {
+        let mut hidden: Vec<String> = self.secrets().map(str::to_string).collect();
+        hidden.extend_from_slice(also);
+        hidden.sort_unstable();
+        hidden.dedup();
+        for program in self.programs() {
+            program.without.clone_from(&hidden);
+        }
+        self.hidden = hidden;
     }
 
     /// Variables of the environment that hold secrets of lanes.

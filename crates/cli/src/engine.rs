@@ -10,7 +10,7 @@ use paceline::{Builder, Group, Lane, Paceline, SERVICE_KIND, StartError, StoreEr
 use paceline_apps::call::{HttpWorker, Places};
 use paceline_apps::command::Commands;
 use paceline_apps::http::proxy::Proxies;
-use paceline_apps::program::{Leftover, end_leftover, whose_group};
+use paceline_apps::program::{GROUPS, Leftover, end_leftover};
 use paceline_apps::services::{ServiceWorker, Tasks};
 use paceline_server::Doors;
 use paceline_store::{Sqlite, Store as _};
@@ -51,9 +51,9 @@ impl Known {
         let looks = what == For::Looking;
         self.places.add(if looks { config.addresses() } else { config.places()? });
         let tasks = config.services.iter().map(|it| (it.name.clone(), it.task.clone()));
-        self.tasks.add(tasks.collect());
+        self.tasks.renew(tasks.collect(), &config.hidden);
         let commands = config.commands.iter().map(|it| (it.name.clone(), it.task.clone()));
-        self.commands.add(commands.collect());
+        self.commands.renew(commands.collect(), &config.hidden);
         Ok(())
     }
 }
@@ -151,16 +151,14 @@ async fn end_leftovers(path: &Path, what: For) -> Result<Vec<Arc<str>>, StoreErr
     // Held while they end: nobody else starts anything meanwhile.
     let mut store = Sqlite::open(path)?;
     let mut ending = Vec::new();
-    for name in store.notes("")? {
-        if whose_group(&name).is_some()
-            && let Some(note) = store.note(&name)?
-        {
+    for name in store.notes(GROUPS)? {
+        if let Some(note) = store.note(&name)? {
             ending.push(async move { (end_leftover(&note).await, name) });
         }
     }
     let mut gone = Vec::new();
     for (left, name) in join_all(ending).await {
-        let whose = whose_group(&name).unwrap_or_default();
+        let whose = name.strip_prefix(GROUPS).unwrap_or(&name);
         match left {
             Leftover::Nothing => {}
             Leftover::Ended => say(format_args!("ended what an earlier process left of `{whose}`")),

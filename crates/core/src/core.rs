@@ -37,7 +37,8 @@ pub enum OnCrash {
     /// Its job is over, also one that only waits: whoever wanted it is gone with the process.
     End,
     /// It goes on elsewhere, whatever becomes of this process: the next one takes up the attempt,
-    /// slot and all. A job of which nothing runs is over.
+    /// slot and all. A job of which nothing runs is over. A process that has no worker for the kind
+    /// leaves the attempt as it is, and does not hold its slot.
     TakeUp,
 }
 
@@ -197,6 +198,8 @@ pub(crate) struct Attempt {
     pub(crate) cost: u32,
     /// The latest moment it may start.
     pub(crate) send_by: Time,
+    /// How often its time until then was doubled (L4).
+    pub(crate) late: u8,
     pub(crate) started_at: Option<Time>,
     /// When its service had answered in full, if its worker said so: from then on it holds no slot.
     pub(crate) answered_at: Option<Time>,

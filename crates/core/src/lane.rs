@@ -392,9 +392,9 @@ impl Lane {
         }
     }
 
-    /// An attempt came too late to be sent: the next ones have longer (L4).
-    pub(crate) fn came_late(&mut self) {
-        self.late = (self.late + 1).min(MOST_LATE);
+    /// An attempt whose time was doubled so often came too late to be sent: the next have longer (L4).
+    pub(crate) fn came_late(&mut self, late: u8) {
+        self.late = self.late.max(late + 1).min(MOST_LATE);
         self.latest = self.latest.max(self.late);
     }
 

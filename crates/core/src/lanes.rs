@@ -39,6 +39,8 @@ pub struct LaneStatus {
     pub rung: u8,
     /// Stopped by hand.
     pub paused: bool,
+    /// Made by a template, and dropped when as good as new (L10).
+    pub made: bool,
     /// Its rules.
     pub limits: Arc<Limits>,
 }
@@ -321,8 +323,10 @@ impl Core {
 
     fn status_of(&self, lane: &Lane, now: Now) -> LaneStatus {
         let heads = crate::priority::Priority::ALL.into_iter();
-        let oldest = heads.filter_map(|priority| lane.queues.head(priority)).min();
-        let best = oldest.map(|head| head.call);
+        let best =
+            heads.filter_map(|priority| lane.queues.head(priority)).min().map(|head| head.call);
+        let queues = crate::priority::Priority::ALL.map(|priority| lane.queues.of(priority));
+        let oldest = queues.into_iter().filter_map(crate::queue::Queue::oldest).min();
         let priority =
             best.map_or_else(Default::default, |c| self.jobs[self.calls[c].job].priority);
         let demand = crate::lane::Demand { priority, rank: priority, cost: 1 };
@@ -342,7 +346,8 @@ impl Core {
         LaneStatus {
             name: lane.name.clone(),
             waiting: lane.waiting(),
-            oldest_at: oldest.map(|head| head.place.joined_at),
+            oldest_at: oldest.map(|place| place.joined_at),
+            made: lane.made,
             in_flight: lane.in_flight,
             open_at: opening.at.max(now.time),
             why_closed,

@@ -190,6 +190,14 @@ impl Queue {
         turns.map_or(self.line.len(), |turns| turns.lines.values().map(|(_, l)| l.len()).sum())
     }
 
+    /// Who has waited longest, whosever turn it is.
+    pub(crate) fn oldest(&self) -> Option<Place> {
+        match &self.turns {
+            Some(turns) => turns.order.iter().map(|(_, place, _)| *place).min(),
+            None => self.line.head().map(|head| head.place),
+        }
+    }
+
     /// Who is next; whoever asks often remembers it.
     fn head(&self) -> Option<Waiting> {
         match &self.turns {

@@ -96,6 +96,7 @@ impl Core {
             priority,
             cost: cost.get(),
             send_by,
+            late: self.lanes[number].late,
             started_at: None,
             answered_at: None,
             used: true,
@@ -166,10 +167,10 @@ impl Core {
         }
         known.started_at = Some(at);
         let (lane_number, priority, send_by) = (known.lane, known.priority, known.send_by);
-        let at = at.min(send_by);
+        let (at, late) = (at.min(send_by), known.late);
         let lane = &mut self.lanes[lane_number];
-        // Less than half of its time was needed.
-        if lane.late > 0 && at + self.settings.send_within(lane.late - 1) < send_by {
+        // It needed less than half of the time that others have now too.
+        if late > 0 && late == lane.late && at + self.settings.send_within(late - 1) < send_by {
             lane.late -= 1;
         }
         lane.pending.remove(&(send_by, attempt, priority));
@@ -187,12 +188,16 @@ impl Core {
     }
 
     /// Gives back an attempt that was never sent.
-    pub(crate) fn give_back(&mut self, attempt: AttemptId) {
+    pub(crate) fn give_back(&mut self, attempt: AttemptId, now: Now) {
         let known = self.attempts.get_mut(&attempt).expect("reported attempts are known");
         known.used = false;
         let (lane_number, priority, send_by) = (known.lane, known.priority, known.send_by);
         let lane = &mut self.lanes[lane_number];
-        lane.came_late();
+        // Some think better of it in time. Of those that came too late, each speaks of its own
+        // time, so that one stall counts once.
+        if now.time > send_by {
+            lane.came_late(known.late);
+        }
         lane.pending.remove(&(send_by, attempt, priority));
         lane.ledger.give_back(attempt, send_by);
         if let Some(number) = lane.group {

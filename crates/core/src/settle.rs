@@ -41,7 +41,7 @@ impl Core {
         self.judge(attempt, &told, now, plan);
         // What was answered was sent, whatever its worker says now: it stays charged (L4).
         if told.verdict == Verdict::Unused && !answered {
-            self.give_back(attempt);
+            self.give_back(attempt, now);
         } else {
             self.cache(attempt, &told.verdict, now, plan);
         }

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use paceline_core::{Admission, Blob, CachedAnswer, CachedValue, Span, SubmitError, Time, Write};
 use serde::{Deserialize, Serialize};
 
+use crate::following::NotSubmitted;
+
 /// Where it is remembered: among the answers of a lane that no lane can be.
 pub(crate) const PLACE: &str = "";
 
@@ -20,6 +22,8 @@ pub struct Once {
     pub keep: Span,
     /// What was refused before it came here, and why, by its place in the whole list.
     pub refused: BTreeMap<usize, String>,
+    /// How it is put into words that a job cannot be accepted.
+    pub words: fn(&NotSubmitted) -> String,
 }
 
 /// What became of an earlier submission.
@@ -45,7 +49,8 @@ impl Once {
             while let Some(why) = refused.remove(&jobs.len()) {
                 jobs.push(Err(why));
             }
-            jobs.push(admission.clone().map_err(|error| error.to_string()));
+            let told = admission.clone().map_err(NotSubmitted::from);
+            jobs.push(told.map_err(|error| (self.words)(&error)));
         }
         jobs.extend(refused.into_values().map(Err));
         let remembered = Remembered { mark: self.mark, jobs };

@@ -193,7 +193,7 @@ impl Paceline {
             let free = (0..).filter(|place| !once.refused.contains_key(place));
             let wrong =
                 free.zip(&jobs).filter_map(|(place, job)| Some((place, job.as_ref().err()?)));
-            let wrong: Vec<_> = wrong.map(|(place, error)| (place, error.to_string())).collect();
+            let wrong: Vec<_> = wrong.map(|(place, it)| (place, (once.words)(it))).collect();
             once.refused.extend(wrong);
         }
         let permits = u32::try_from(jobs.len().min(MOST_SUBMITTING)).expect("bounded above");

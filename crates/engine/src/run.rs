@@ -81,6 +81,9 @@ impl Runner {
         };
         let timeout = worker.timeout(&call.payload, &call.lane).map(Span::from);
         let timeout = timeout.or(start.timeout).unwrap_or(DEFAULT_TIMEOUT);
+        // Of one that is taken up, part of its time is over.
+        let passed = start.begun_at.map_or(Span::ZERO, |at| self.clock.time().since(at));
+        let timeout = Span(timeout.0.saturating_sub(passed.0));
         if worker.on_crash() == OnCrash::TakeUp {
             self.outlive.insert(start.attempt);
         }

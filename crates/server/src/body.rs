@@ -17,7 +17,8 @@ use crate::problem::{Answer, Problem};
 const WITHIN: Duration = Duration::from_secs(30);
 /// All bodies together may take the room of so many of the largest.
 const AT_ONCE: usize = 8;
-/// Room is counted in steps of this.
+/// Room is counted in steps of this. The first is free: connections are bounded themselves, and those
+/// who say little must not wait for those who say much.
 const STEP: usize = 16 << 10;
 /// When to try again that found no room: bodies do not stay.
 const SOON: Duration = Duration::from_secs(1);
@@ -75,7 +76,7 @@ impl Bodies {
                 return Err(self.too_large());
             }
             // Counted as it comes: whoever announces much and sends nothing takes nothing.
-            while size > sent.room.len() * STEP {
+            while size > (sent.room.len() + 1) * STEP {
                 let step = self.room.clone().try_acquire_owned();
                 sent.room.push(step.map_err(|_| no_room(now))?);
             }
@@ -130,18 +131,18 @@ mod tests {
 
     #[tokio::test]
     async fn all_bodies_together_take_no_more_room_than_eight_of_the_largest() {
-        let bodies = Bodies::new(4 * STEP);
-        let too_large = send(&bodies, 4 * STEP + 1).await.expect_err("one byte too many");
+        let bodies = Bodies::new(5 * STEP);
+        let too_large = send(&bodies, 5 * STEP + 1).await.expect_err("one byte too many");
         assert_eq!(too_large.status(), StatusCode::PAYLOAD_TOO_LARGE);
         let mut held = Vec::new();
-        for _ in 0..8 {
-            held.push(send(&bodies, 4 * STEP).await.expect("there is room"));
+        for _ in 0..10 {
+            held.push(send(&bodies, 5 * STEP).await.expect("there is room"));
         }
-        let refused = send(&bodies, 1).await.expect_err("there is none left");
+        let refused = send(&bodies, STEP + 1).await.expect_err("there is none left");
         assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(refused.retry_at(), Some("1970-01-01T00:00:01.000Z"));
+        assert!(send(&bodies, STEP).await.is_ok(), "who says little needs no room");
         held.pop();
-        assert_eq!(send(&bodies, 4 * STEP).await.expect("there is room again").len(), 4 * STEP);
-        assert!(send(&bodies, 0).await.is_ok(), "nothing takes no room");
+        assert_eq!(send(&bodies, 5 * STEP).await.expect("there is room again").len(), 5 * STEP);
     }
 }

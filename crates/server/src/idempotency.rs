@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use axum::http::StatusCode;
 use axum::http::header::HeaderMap;
 use data_encoding::HEXLOWER;
-use paceline::{Once, Span};
+use paceline::{NotSubmitted, Once, Span};
 use sha2::{Digest as _, Sha256};
 
 use crate::access::Caller;
-use crate::problem::{Answer, Problem};
+use crate::problem::{Answer, Problem, not_submitted};
 
 /// How long a request is remembered.
 const KEPT_FOR: Span = Span::hours(24);
@@ -77,6 +77,12 @@ impl Pass {
     /// What is remembered beside what becomes of the jobs: those that were refused beforehand.
     pub(crate) fn once(&self, refused: BTreeMap<usize, String>) -> Once {
         let (name, mark) = (self.name.as_slice().into(), self.mark.clone());
-        Once { name, mark, keep: KEPT_FOR, refused }
+        Once { name, mark, keep: KEPT_FOR, refused, words }
     }
+}
+
+/// A refusal as it is remembered: whole, to be told again.
+fn words(error: &NotSubmitted) -> String {
+    // What can never be accepted says no moment, so none is needed.
+    not_submitted(error, std::time::SystemTime::UNIX_EPOCH).remembered()
 }

@@ -103,6 +103,10 @@ pub(crate) async fn list(
     if let Some(key) = wanted.key {
         jobs = pace.keyed(key).await?;
         jobs.retain(|job| filter.fits(job));
+        if matches!(wanted.order, Order::Newest) {
+            jobs.reverse();
+        }
+        jobs.truncate(most);
         next = None;
     } else {
         for _ in 0..MOST_LOOKS {

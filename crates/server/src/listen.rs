@@ -71,7 +71,8 @@ impl Server {
                 accepted = listener.accept() => accepted,
                 Some(_) = tasks.join_next() => continue,
                 Some(streaming) = handed_over.recv() => {
-                    tasks.spawn(stream(streaming, closed.clone()));
+                    let changes = self.shared.access_changes();
+                    tasks.spawn(stream(streaming, closed.clone(), changes));
                     continue;
                 }
                 () = &mut over => break,
@@ -168,8 +169,12 @@ struct Streaming {
 const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
     cache-control: no-store\r\nconnection: close\r\n\r\n";
 
-/// Tells what happens until the client leaves, stands still, or the engine ends.
-async fn stream(streaming: Streaming, mut closed: watch::Receiver<()>) {
+/// Tells what happens until the client leaves, stands still, has to be let in anew, or the engine ends.
+async fn stream(
+    streaming: Streaming,
+    mut closed: watch::Receiver<()>,
+    mut changes: watch::Receiver<()>,
+) {
     let Streaming { mut stream, mut listener, _place } = streaming;
     let tell = async {
         let (mut from, mut to) = tokio::io::split(&mut stream);
@@ -189,6 +194,7 @@ async fn stream(streaming: Streaming, mut closed: watch::Receiver<()>) {
     tokio::select! {
         _ = tell => {}
         _ = closed.changed() => {}
+        _ = changes.changed() => {}
     }
     let _ = stream.shutdown().await;
 }

@@ -27,7 +27,10 @@ pub(crate) struct Meters {
     attempts: Counter,
     waited: Histogram,
     ran: Histogram,
-    /// Lanes that have labels of their own, at most `MOST_LANES`.
+    committed: Histogram,
+    /// Commits that were recorded, and what they took.
+    seen: Mutex<(u64, Duration)>,
+    /// Lanes that have labels of their own.
     lanes: Mutex<BTreeSet<String>>,
 }
 
@@ -44,16 +47,15 @@ enum Several {
     Most,
 }
 
-const COUNTERS: [(&str, &str); 6] = [
+const COUNTERS: [(&str, &str); 5] = [
     ("paceline_jobs_accepted_total", "Jobs that were accepted since the start"),
     ("paceline_jobs_finished_total", "Jobs that were finished since the start, by state"),
     ("paceline_attempts_total", "Real requests since the start"),
     ("paceline_calls_settled_total", "Calls with an outcome since the start, by lane"),
     ("paceline_http_requests_total", "Answers of this daemon, by status"),
-    ("paceline_commits_total", "Durable commits since the start"),
 ];
 
-const GAUGES: [(&str, &str); 16] = [
+const GAUGES: [(&str, &str); 15] = [
     ("paceline_jobs_unfinished", "Jobs without a report"),
     ("paceline_calls_waiting", "Calls in the queues of lanes"),
     ("paceline_calls_waiting_by_reason", "The same, by what keeps their lanes closed"),
@@ -62,7 +64,6 @@ const GAUGES: [(&str, &str); 16] = [
     ("paceline_jobs_due", "Jobs that are due later"),
     ("paceline_lanes", "Lanes"),
     ("paceline_lanes_cooling", "Lanes that their service, or its failures, closed"),
-    ("paceline_commit_mean_seconds", "How long a turn with a commit takes, on average"),
     ("paceline_service_last_success_timestamp_seconds", "When a service last succeeded"),
     ("paceline_lane_waiting", "Calls that wait on a lane; lanes beyond 200 are `other`"),
     ("paceline_lane_in_flight", "Attempts on the wire, by lane"),
@@ -92,6 +93,8 @@ impl Meters {
             attempts: counter("paceline_attempts_total"),
             waited: span("paceline_call_wait_seconds"),
             ran: span("paceline_call_run_seconds"),
+            committed: span("paceline_commit_seconds"),
+            seen: Mutex::default(),
             lanes: Mutex::default(),
             recorder,
         }
@@ -132,6 +135,15 @@ impl Meters {
         self.counter("paceline_http_requests_total", labels).increment(1);
     }
 
+    /// Configured lanes have labels of their own, however many there are; those that templates made
+    /// have what is left, for as long as they are there.
+    fn label_lanes(&self, lanes: &[LaneStatus]) {
+        let mut known = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let there: BTreeSet<&str> = lanes.iter().map(|lane| &*lane.name).collect();
+        known.retain(|name| there.contains(name.as_str()));
+        known.extend(lanes.iter().filter(|lane| !lane.made).map(|lane| lane.name.to_string()));
+    }
+
     /// The label of a lane. Templates may make very many: beyond some they are one.
     fn lane(&self, name: &str) -> Label {
         let mut known = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -155,10 +167,7 @@ impl Meters {
         ] {
             self.gauge(name, Vec::new()).set(value as f64);
         }
-        let commits = pace.commits();
-        self.counter("paceline_commits_total", Vec::new()).absolute(commits);
-        let mean = pace.commit_time().as_secs_f64() / commits.max(1) as f64;
-        self.gauge("paceline_commit_mean_seconds", Vec::new()).set(mean);
+        self.look_at_commits(pace);
         self.look_at_lanes(pace, &pace.lanes().await?);
         for service in pace.services().await? {
             if let Some(at) = service.record.succeeded_at {
@@ -170,10 +179,25 @@ impl Meters {
         Ok(())
     }
 
+    /// What commits took since the last look: as many as there were, each as long as all on average.
+    fn look_at_commits(&self, pace: &Paceline) {
+        let (commits, took) = (pace.commits(), pace.commit_time());
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = commits.saturating_sub(seen.0);
+        if let Ok(count) = u32::try_from(fresh)
+            && count > 0
+        {
+            let mean = took.saturating_sub(seen.1) / count;
+            self.committed.record_many(mean.as_secs_f64(), count as usize);
+        }
+        *seen = (commits, took);
+    }
+
     fn look_at_lanes(&self, pace: &Paceline, lanes: &[LaneStatus]) {
         let waits = |lane: &LaneStatus| {
             lane.oldest_at.map_or(Duration::ZERO, |at| pace.passed(at)).as_secs_f64()
         };
+        self.label_lanes(lanes);
         let oldest = lanes.iter().map(waits).fold(0.0, f64::max);
         self.gauge("paceline_oldest_waiting_seconds", Vec::new()).set(oldest);
         let mut reasons = BTreeMap::from(REASONS.map(|reason| (reason, 0)));

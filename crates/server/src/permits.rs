@@ -93,8 +93,7 @@ pub(crate) async fn grant(
     Path(lane): Path<String>,
     request: Request<Body>,
 ) -> Answer<Response> {
-    let body = shared.json(request).await?;
-    let form: PermitForm = read(&body)?;
+    let form: PermitForm = read(&shared.json(request).await?)?;
     let max_wait = bounded("max_wait", form.max_wait.as_deref(), MAX_WAIT, LONGEST_WAIT)?;
     let ttl = bounded("ttl", form.ttl.as_deref(), TTL, LONGEST_TTL)?;
     if ttl == Span::ZERO {
@@ -162,8 +161,8 @@ pub(crate) async fn settle(
     request: Request<Body>,
 ) -> Answer<Json<Settled>> {
     let id = number(&id)?;
-    let body = shared.json(request).await?;
-    let (work, outcome) = work(&read(&body)?, shared.pace.now())?;
+    let form: SettleForm = read(&shared.json(request).await?)?;
+    let (work, outcome) = work(&form, shared.pace.now())?;
     let (permits, permit) = (&shared.doors.permits, JobId(id));
     if !permits.settle(permit, work.clone()).await {
         let state = permit_state(&shared, permit).await?;

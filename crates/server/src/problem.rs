@@ -7,18 +7,18 @@ use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use axum::response::{IntoResponse, Response};
 use paceline::{ChangeError, Ended, JobId, NotSubmitted, RetryError, Span, SubmitError};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::view::stamp;
 
 /// What went wrong. Boxed, because answers are mostly good.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Problem(Box<Details>);
 
 /// What went wrong.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
 struct Details {
     /// What the status means.
     #[schema(value_type = String)]
@@ -27,20 +27,20 @@ struct Details {
     status: u16,
     /// A word that programs may rely on.
     #[schema(value_type = String)]
-    reason: &'static str,
+    reason: Cow<'static, str>,
     /// For people: what is wrong, and what to do about it.
     detail: String,
     /// The lane that it is about.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     lane: Option<String>,
     /// The job that it is about.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     job: Option<u64>,
     /// When to try again.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     retry_at: Option<String>,
     /// How long it would take.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     wait_ms: Option<u64>,
     #[serde(skip)]
     retry_after: Option<Duration>,
@@ -66,7 +66,7 @@ impl Problem {
         Problem(Box::new(Details {
             title: status.canonical_reason().unwrap_or("Problem").into(),
             status: status.as_u16(),
-            reason,
+            reason: reason.into(),
             detail: detail.into(),
             lane: None,
             job: None,
@@ -125,8 +125,14 @@ impl Problem {
         self.0.retry_at.as_deref()
     }
 
-    pub(crate) fn detail(&self) -> &str {
-        &self.0.detail
+    /// The problem as text, from which `of` makes it again.
+    pub(crate) fn remembered(&self) -> String {
+        serde_json::to_string(self).expect("plain words are JSON")
+    }
+
+    /// A problem that was remembered.
+    pub(crate) fn of(remembered: &str) -> Problem {
+        serde_json::from_str(remembered).unwrap_or_else(|_| Problem::unprocessable(remembered))
     }
 
     pub(crate) fn status(&self) -> StatusCode {

@@ -12,6 +12,7 @@ use axum::routing::{any, get};
 use axum::{Json, Router};
 use paceline::{JobState, Paceline};
 use serde_json::Value;
+use tokio::sync::watch;
 use tower::ServiceExt as _;
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_axum::router::OpenApiRouter;
@@ -31,8 +32,8 @@ use crate::{events, health, jobs, lanes, openapi, permits, relay, services, subm
 pub struct Terms {
     /// Who may ask for what.
     pub access: Access,
-    /// The largest body, in bytes; all together take no more than eight times as much. What is
-    /// relayed is not counted: it is not kept.
+    /// The largest body, in bytes; all together take no more than eight times as much, those below
+    /// 16 KiB not counted. Of what is relayed no more than that is held.
     pub max_body: usize,
 }
 
@@ -50,6 +51,8 @@ pub(crate) struct Inner {
     pub(crate) pace: Paceline,
     pub(crate) doors: Doors,
     access: RwLock<Arc<Access>>,
+    /// Told when that changes.
+    access_changes: watch::Sender<()>,
     bodies: Bodies,
     pub(crate) hub: Hub,
     pub(crate) meters: Meters,
@@ -68,6 +71,11 @@ impl std::ops::Deref for Shared {
 impl Inner {
     pub(crate) fn stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Hears when other callers are let in than before.
+    pub(crate) fn access_changes(&self) -> watch::Receiver<()> {
+        self.access_changes.subscribe()
     }
 
     fn access(&self) -> Arc<Access> {
@@ -147,6 +155,7 @@ impl Server {
             pace,
             doors,
             access: RwLock::new(Arc::new(terms.access)),
+            access_changes: watch::Sender::new(()),
             bodies: Bodies::new(terms.max_body),
             hub: Hub::new(),
             meters: Meters::new(),
@@ -176,10 +185,11 @@ impl Server {
         self.router.clone()
     }
 
-    /// From now on these are let in; what is being answered is answered.
+    /// From now on these are let in. What is being answered is answered; streams of events end, and
+    /// whoever may still listen comes back.
     pub fn set_access(&self, access: Access) {
-        let mut current = self.shared.access.write().unwrap_or_else(PoisonError::into_inner);
-        *current = Arc::new(access);
+        *self.shared.access.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(access);
+        self.shared.access_changes.send_replace(());
     }
 
     /// Says that it is on its way out: from now on it is not ready.

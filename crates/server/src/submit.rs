@@ -125,7 +125,7 @@ async fn admit(shared: &Shared, wishes: Vec<Wish>, pass: Option<&Pass>) -> Answe
             }
         }
     }
-    let refused = || problems.iter().map(|(place, it)| (*place, it.detail().to_string())).collect();
+    let refused = || problems.iter().map(|(place, it)| (*place, it.remembered())).collect();
     let told = shared.pace.hand_in(good, pass.map(|pass| pass.once(refused()))).await?;
     let now = shared.pace.now();
     let mut told = told.into_iter().map(|it| Admitted::of(it, now));
@@ -143,7 +143,7 @@ fn again(shared: &Shared, known: Remembered, pass: &Pass) -> Answer<Vec<Admitted
     let now = shared.pace.now();
     let each = known.jobs.into_iter().map(|it| match it {
         Ok(admission) => Admitted::of(Ok(admission), now),
-        Err(detail) => Err(Problem::unprocessable(detail)),
+        Err(problem) => Err(Problem::of(&problem)),
     });
     Ok(each.map(|told| told.unwrap_or_else(Admitted::refused)).collect())
 }

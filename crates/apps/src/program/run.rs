@@ -22,7 +22,7 @@ pub(crate) const BEYOND: Duration = Duration::from_secs(150);
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
     /// The note that holds its process group until that is gone.
-    pub(crate) child_note: String,
+    pub(crate) group_note: String,
     /// Whether no other call uses that note: then it need not outlive a run that nobody wants.
     pub(crate) own_note: bool,
     /// The note that holds the end of what it says, for those who ask later.
@@ -74,11 +74,11 @@ impl Run {
         call.sending()?;
         let group = serde_json::to_vec(&running.group).expect("numbers are JSON");
         // The promise before the call: whoever comes after a crash knows what to end.
-        let kept = call.keep(&self.child_note, Some(&group));
+        let kept = call.keep(&self.group_note, Some(&group));
         let (kept, forgotten) = tokio::join!(kept, self.forget_output(call));
         kept.and(forgotten)?;
         if self.own_note {
-            running.forgets(call, &self.child_note);
+            running.forgets(call, &self.group_note);
         }
         let mut heard = Tail::default();
         running.go().await?;
@@ -89,7 +89,7 @@ impl Run {
         // The note stays with what stays: the next run must find it.
         ended?;
         if !self.own_note {
-            call.keep(&self.child_note, None).await?;
+            call.keep(&self.group_note, None).await?;
         }
         let Ok(status) = attended else {
             let message = format!("not over in {}", paceline::Span::from(self.timeout));
@@ -100,7 +100,7 @@ impl Run {
 
     /// What an earlier run left behind, be it one of a process that has died, is ended first (S3).
     pub(crate) async fn end_leftover(&self, call: &Call) -> Result<(), Failed> {
-        let Some(note) = call.note(&self.child_note).await? else { return Ok(()) };
+        let Some(note) = call.note(&self.group_note).await? else { return Ok(()) };
         if let Ok(group) = serde_json::from_slice::<Group>(&note)
             && group.is_alive()
         {
@@ -109,7 +109,7 @@ impl Run {
             let ending = group.end_beside(Patience { grace, ..self.patience }, |_| drop(hold));
             ending.over().await?;
         }
-        Ok(call.keep(&self.child_note, None).await?)
+        Ok(call.keep(&self.group_note, None).await?)
     }
 
     /// Waits for the end of a program; what it says is stored soon, also if it then says no more.
@@ -166,7 +166,7 @@ mod tests {
 
     fn run(patience: Patience) -> Run {
         Run {
-            child_note: "child".to_string(),
+            group_note: "child".to_string(),
             own_note: true,
             output_note: Some("output".to_string()),
             environment: Vec::new(),

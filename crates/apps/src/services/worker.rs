@@ -8,9 +8,9 @@ use paceline::{Call, Failed, Failure, Outcome, Span, Work, Worker};
 use serde_json::json;
 use serde_json::value::to_raw_value;
 
-use super::{Payload, child_note, output_note};
+use super::{Payload, output_note};
 use crate::call::{Ask, HttpWorker};
-use crate::program::{BEYOND, Patience, Program, Run};
+use crate::program::{BEYOND, Patience, Program, Run, group_note};
 
 /// What a service does.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,9 +35,16 @@ pub enum Act {
 pub struct Tasks(Arc<RwLock<BTreeMap<String, Task>>>);
 
 impl Tasks {
-    /// What these services do from now on; the others do what they did, since runs may be under way.
-    pub fn add(&self, tasks: BTreeMap<String, Task>) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).extend(tasks);
+    /// What these services do from now on. Others do what they did, since runs may be under way,
+    /// without these variables of ours, which are secret now.
+    pub fn renew(&self, tasks: BTreeMap<String, Task>, hidden: &[String]) {
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        for task in known.values_mut() {
+            if let Act::Run(program) = &mut task.act {
+                program.hide(hidden);
+            }
+        }
+        known.extend(tasks);
     }
 
     fn get(&self, service: &str) -> Option<Task> {
@@ -99,7 +106,7 @@ impl Worker for ServiceWorker {
 
 fn run(service: &str, timeout: Duration) -> Run {
     Run {
-        child_note: child_note(service),
+        group_note: group_note(&format!("service/{service}")),
         own_note: false,
         output_note: Some(output_note(service)),
         environment: vec![("PACELINE_SERVICE", service.to_string())],

@@ -32,6 +32,8 @@ impl Up {
         let mut fresh = Config::load(self.config.file.as_deref(), &Surroundings::of_process())?;
         // Where it listens stays, whatever the file says now.
         fresh.server.listen = self.config.server.listen;
+        // What was a secret stays one: its lane may still have work.
+        fresh.hide(&self.config.hidden);
         let access = self.owner.access(&fresh.server)?;
         self.engine.known.add(&fresh, For::Rosters)?;
         self.server.set_access(access);
@@ -93,6 +95,7 @@ impl Up {
         tracing::info!(lanes, services, "the configuration was read again");
         (config.lanes, config.services) = (fresh.lanes, fresh.services);
         (config.rosters, config.commands) = (fresh.rosters, fresh.commands);
+        config.hidden = fresh.hidden;
         Ok(())
     }
 }

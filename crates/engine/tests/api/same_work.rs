@@ -195,6 +195,7 @@ async fn what_was_handed_in_under_a_name_is_remembered_with_it_through_a_restart
         mark: "m".into(),
         keep: Span::hours(1),
         refused: BTreeMap::from([(1, "not a job".to_string())]),
+        words: ToString::to_string,
     };
     let (pace, desk) = open();
     let wrong = paceline::Job::new("nobody", &1).on(["a"]);

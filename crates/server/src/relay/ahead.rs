@@ -1,5 +1,5 @@
 //! A body that is read a little ahead while its request waits for its turn: only so is it noticed
-//! that its sender has left.
+//! that its sender has left. Of one that sends more than that, it is noticed when its turn comes.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -12,7 +12,7 @@ use axum::body::{Body, Bytes};
 use hyper::body::{Body as _, Frame, SizeHint};
 
 /// Bytes that are held at most before the turn comes, beside one piece.
-const MOST_AHEAD: usize = 64 << 10;
+const MOST_AHEAD: usize = 16 << 10;
 
 /// The body, seen from whoever waits and from whoever sends it on.
 #[derive(Clone)]
@@ -115,16 +115,35 @@ mod tests {
         let mut ahead = Ahead::new(Body::from_stream(futures_util::stream::iter(pieces)));
         assert_eq!(ahead.left().now_or_never(), None, "its sender is there");
         assert_eq!(ahead.reading().held, MOST_AHEAD, "and no more than that");
-        assert_eq!((ahead.size_hint().lower(), ahead.size_hint().exact()), (64 << 10, None));
+        assert_eq!((ahead.size_hint().lower(), ahead.size_hint().exact()), (16 << 10, None));
         let first = ahead.frame().await.expect("a piece").expect("whole");
         assert_eq!(first.into_data().expect("data")[0], 0);
         assert_eq!(ahead.left().now_or_never(), None);
-        assert_eq!(ahead.reading().held, 63 << 10, "nobody reads ahead any more");
+        assert_eq!(ahead.reading().held, 15 << 10, "nobody reads ahead any more");
         let rest = ahead.collect().await.expect("whole").to_bytes();
         assert_eq!((rest.len(), rest[rest.len() - 1]), (99 << 10, 99));
         let ahead = Ahead::new(Body::from("hello"));
         assert_eq!(ahead.left().now_or_never(), None);
         assert_eq!((ahead.size_hint().exact(), ahead.is_end_stream()), (Some(5), false));
+    }
+
+    #[tokio::test]
+    async fn whoever_sends_it_on_hears_of_pieces_though_another_waited_for_them() {
+        let (send, pieces) = tokio::sync::mpsc::unbounded_channel();
+        let pieces = futures_util::stream::unfold(pieces, |mut pieces| async {
+            Some((pieces.recv().await?, pieces))
+        });
+        let waits = Ahead::new(Body::from_stream(pieces));
+        let mut sends = waits.clone();
+        // Both have asked when the piece comes: the one that sends it on is told.
+        let mut left = std::pin::pin!(waits.left());
+        assert_eq!(left.as_mut().now_or_never(), None);
+        let mut next = std::pin::pin!(sends.frame());
+        assert!(next.as_mut().now_or_never().is_none());
+        send.send(Ok::<_, io::Error>(Bytes::from("a"))).expect("somebody listens");
+        let next = tokio::time::timeout(std::time::Duration::from_secs(10), next).await;
+        let piece = next.expect("it is told").expect("a piece").expect("whole");
+        assert_eq!(piece.into_data().expect("data"), "a");
     }
 
     #[tokio::test]

@@ -76,7 +76,7 @@ impl Made {
         let run = ["sh", "-c", "echo got $PACELINE_INPUT"].map(String::from).to_vec();
         let program = Program { run, directory: ".".into(), without: Vec::new() };
         let task = CommandTask { program, timeout: Duration::from_secs(10), empty: Vec::new() };
-        commands.add(BTreeMap::from([("echo".to_string(), task)]));
+        commands.renew(BTreeMap::from([("echo".to_string(), task)]), &[]);
         let http = Arc::new(HttpWorker::new(places, &Proxies::default()));
         let doors = Doors::new(http.clone(), commands);
         let services = ServiceWorker::new(Tasks::default(), http);

@@ -97,7 +97,7 @@ async fn figures_are_ten_flat_numbers_and_metrics_are_prometheus_text() {
                 "paceline_calls_settled_total{lane=\"shop\",outcome=\"done\"} 1",
                 "paceline_jobs_finished_total{state=\"done\"} 1",
                 "paceline_calls_waiting_by_reason{reason=\"window\"} 0",
-                "paceline_commit_mean_seconds 0.0",
+                "paceline_commit_seconds_bucket{le=\"300\"}",
                 "# HELP paceline_oldest_waiting_seconds",
             ];
             if all.iter().all(|line| metrics.text.contains(line)) {

@@ -17,6 +17,9 @@ pub(crate) struct Daemon {
     pub(crate) pid: u32,
     /// Where it listens.
     pub(crate) address: SocketAddr,
+    /// The configuration that it knows.
+    #[serde(default)]
+    pub(crate) config: Option<PathBuf>,
     /// What opens it to whoever may read this, if it asks for tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) token: Option<String>,
@@ -89,8 +92,12 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let store = directory.path().join("paceline.db");
         let token = Some(new_token().expect("randomness"));
-        let daemon =
-            Daemon { pid: std::process::id(), address: ([127, 0, 0, 1], 7400).into(), token };
+        let daemon = Daemon {
+            pid: std::process::id(),
+            address: ([127, 0, 0, 1], 7400).into(),
+            config: None,
+            token,
+        };
         let posted = daemon.post(&store).expect("written");
         assert_eq!(Daemon::of(&store), None, "nobody has the store");
         let open = Sqlite::open(&store).expect("a store");

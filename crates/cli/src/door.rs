@@ -25,6 +25,7 @@ use crate::daemon::Daemon;
 use crate::engine::{For, start_with};
 use crate::exit::{Exit, Later};
 use crate::fetch::Usage;
+use crate::output::say;
 
 pub(crate) use events::Events;
 
@@ -107,7 +108,17 @@ impl Door {
         let daemon = Daemon::of(&config.store_path)?;
         let connect = TcpStream::connect(daemon.address);
         let connected = tokio::time::timeout(CONNECT_WITHIN, connect).await;
-        matches!(connected, Ok(Ok(_))).then_some(Door::Daemon(daemon))
+        if !matches!(connected, Ok(Ok(_))) {
+            return None;
+        }
+        let own = config.file.as_deref().and_then(|file| file.canonicalize().ok());
+        if let (Some(own), Some(its)) = (own, &daemon.config)
+            && own != *its
+        {
+            let (its, store) = (its.display(), config.store_path.display());
+            say(format_args!("asking the daemon of `{its}`, which owns `{store}`"));
+        }
+        Some(Door::Daemon(daemon))
     }
 
     /// Whether somebody is there to do the work.

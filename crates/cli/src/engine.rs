@@ -132,7 +132,9 @@ pub(crate) async fn start_with(
                     ));
                 }
                 if waited >= PATIENCE {
-                    return Err(Later(error.to_string()).into());
+                    let hint =
+                        "`paceline serve`, unlike other commands, can be asked while it runs";
+                    return Err(Later(format!("{error} ({hint})")).into());
                 }
             }
             started => return Ok(Engine { pace: started?, doors, known }),

@@ -29,7 +29,7 @@ const AFTER: &str = "\
 A daemon (`paceline serve`) that owns the store is asked; without one the store itself is, and what
 is added waits there for the next daemon.
 
-Exit codes: 0 done, 1 failed or not found, 2 wrong usage, 75 refused or deferred, 130 interrupted.";
+Exit codes: 0 done, 1 failed or not found, 2 wrong usage, 75 refused or deferred by limits, 130 interrupted.";
 
 #[derive(Debug, Subcommand)]
 enum Command {

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use clap::{CommandFactory, Parser, Subcommand};
 use paceline_cli::config::{Config, Surroundings, print};
 use paceline_cli::exit::Exit;
-use paceline_cli::output::{data, fail};
+use paceline_cli::output::{data, fail, say};
 use paceline_cli::{bench, demo, fetch, job, lane, mock, serve, services, token};
 
 /// Jobs are many small pieces of memory that come and go together.
@@ -121,6 +121,13 @@ fn check(file: Option<&Path>) -> anyhow::Result<Exit> {
     }
     if !config.commands.is_empty() {
         counts.push(count(config.commands.len(), "command"));
+    }
+    if let Err(error) = config.places() {
+        say(format_args!("warning: {error:#}: whatever makes calls will refuse to start"));
+    }
+    if config.server.tokens.is_empty() && !config.server.listen.ip().is_loopback() {
+        let listen = config.server.listen;
+        say(format_args!("warning: `serve` refuses `{listen}` without tokens: add some"));
     }
     done(&format!("ok: {file}: {}\n", counts.join(", ")))
 }

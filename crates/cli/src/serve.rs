@@ -160,8 +160,14 @@ impl Up {
         let server = Server::new(engine.pace.clone(), engine.doors.clone(), terms);
         // Tokens may come with a reload: the owner's is there from the beginning.
         let token = Some(owner.token.clone());
-        let posted = Daemon { pid: std::process::id(), address, token }.post(&config.store_path);
+        let (pid, file) = (std::process::id(), config.file.as_deref());
+        let file = file.and_then(|file| file.canonicalize().ok());
+        let posted = Daemon { pid, address, config: file, token }.post(&config.store_path);
         let posted = posted.context("cannot write beside the store")?;
+        let parked = engine.pace.summary().await?.parked;
+        if parked > 0 {
+            tracing::warn!(parked, "calls wait for lanes, or for kinds of work, that are not here");
+        }
         tracing::info!(%address, store = %config.store_path.display(), "ready");
         if speaks {
             say(format_args!("listening on http://{address}; Ctrl-C stops"));

@@ -13,7 +13,7 @@ use crate::output::{data, say};
 /// What token is made.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// What its user is called in the configuration and in logs
+    /// What its user is called in the configuration
     name: String,
     /// What it allows
     #[arg(long, value_enum, default_value = "operate")]

@@ -416,7 +416,8 @@ impl Core {
 
     /// How much there is of everything.
     pub fn summary(&self, now: Now) -> Summary {
-        let lanes = || self.lanes.iter().map(|(_, lane)| lane);
+        // Stand-ins for lanes that nobody knows are none.
+        let lanes = || self.lane_names.values().map(|&lane| &self.lanes[lane]);
         let cooling = lanes().filter(|lane| lane.health.cooldown_until > now.time);
         Summary {
             jobs: self.jobs.len(),
@@ -424,7 +425,7 @@ impl Core {
             running: self.attempts.len(),
             due: self.due.len(),
             parked: self.parked,
-            lanes: self.lanes.len(),
+            lanes: self.lane_names.len(),
             cooling: cooling.count(),
             paused: lanes().filter(|lane| lane.paused).count(),
             accepted: self.next.job.saturating_sub(1),

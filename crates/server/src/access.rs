@@ -46,7 +46,7 @@ impl Role {
 /// A token as it is kept: nobody can get the token back out of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// What its owner is called in logs.
+    /// What its owner is called.
     pub name: String,
     /// The SHA-256 of the token.
     pub sha256: [u8; 32],

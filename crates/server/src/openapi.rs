@@ -1,7 +1,7 @@
 //! The OpenAPI document, made from the code.
 
 use serde_json::{Value, json};
-use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder};
+use utoipa::openapi::{ComponentsBuilder, InfoBuilder, OpenApi, OpenApiBuilder};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::form::JobForm;
@@ -161,12 +161,40 @@ pub(crate) struct JobPage {
     next: Option<u64>,
 }
 
+/// The payload of a job of the kind `http`: one request.
+#[derive(ToSchema)]
+#[schema(as = HttpPayload)]
+#[expect(dead_code, reason = "it is only described")]
+pub(crate) struct HttpPayload {
+    /// `GET` if it is not said.
+    method: Option<String>,
+    /// A path, with its query, below the url of the lane.
+    #[schema(example = "/item/1")]
+    path: Option<String>,
+    /// A whole address: of the lane's own server, or anywhere public on a lane without a url.
+    url: Option<String>,
+    /// Headers beside those of the lane.
+    headers: Option<std::collections::HashMap<String, String>>,
+    /// A text as it is, anything else as JSON.
+    #[schema(value_type = Option<Object>)]
+    body: Option<Value>,
+    /// A body of any bytes, in place of `body`.
+    body_base64: Option<String>,
+    /// Which answers are conclusive, empty or failed, each a list of a status like 404, a hundred like
+    /// `4xx`, or `{"contains": "words"}`.
+    #[schema(value_type = Option<Object>, example = json!({"empty": [404], "failed": [{"contains": "error"}]}))]
+    expect: Option<Value>,
+    /// `follow`, if it is not said, or `keep`.
+    redirects: Option<String>,
+}
+
 /// What is known before any path is.
 pub(crate) fn beginning() -> OpenApi {
     let about = "Runs work against services you do not own: at their pace, never past their \
                  limits, and without losing any of it.";
     let info = InfoBuilder::new().title("Paceline").version("1").description(Some(about));
-    OpenApiBuilder::new().info(info.build()).build()
+    let payload = ComponentsBuilder::new().schema("HttpPayload", HttpPayload::schema()).build();
+    OpenApiBuilder::new().info(info.build()).components(Some(payload)).build()
 }
 
 /// Answers that any path may give, before its own handler is asked.

@@ -16,6 +16,7 @@ use axum::extract::{Path, State};
 use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
 use axum::http::{Request, StatusCode};
 use axum::response::{IntoResponse, Response};
+use hyper::body::Body as _;
 use paceline::{Failed, Failure, Job, JobId, JobState, Outcome, Priority, Span, Work};
 use paceline_apps::http::announced::{announced, retry_after};
 use paceline_apps::http::{Refusal, refusal};
@@ -45,7 +46,7 @@ const LONGEST_TTL: Span = Span::hours(1);
 const SOON: Duration = Duration::from_secs(2);
 
 /// What kind of turn is wanted.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
 #[schema(as = PermitRequest)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PermitForm {
@@ -93,7 +94,12 @@ pub(crate) async fn grant(
     Path(lane): Path<String>,
     request: Request<Body>,
 ) -> Answer<Response> {
-    let form: PermitForm = read(&shared.json(request).await?)?;
+    // Whoever has no wish sends nothing.
+    let form = if request.body().is_end_stream() {
+        PermitForm::default()
+    } else {
+        read(&shared.json(request).await?)?
+    };
     let max_wait = bounded("max_wait", form.max_wait.as_deref(), MAX_WAIT, LONGEST_WAIT)?;
     let ttl = bounded("ttl", form.ttl.as_deref(), TTL, LONGEST_TTL)?;
     if ttl == Span::ZERO {

@@ -135,6 +135,10 @@ impl Problem {
         serde_json::from_str(remembered).unwrap_or_else(|_| Problem::unprocessable(remembered))
     }
 
+    pub(crate) fn reason(&self) -> &str {
+        &self.0.reason
+    }
+
     pub(crate) fn status(&self) -> StatusCode {
         StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }

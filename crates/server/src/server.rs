@@ -24,7 +24,7 @@ use crate::doors::Doors;
 use crate::hub::Hub;
 use crate::idempotency::InFlight;
 use crate::meters::Meters;
-use crate::problem::{Answer, Problem};
+use crate::problem::{Answer, Problem, shown};
 use crate::{events, health, jobs, lanes, openapi, permits, relay, services, submit};
 
 /// What the daemon is told before it answers.
@@ -207,7 +207,9 @@ async fn let_in(State(shared): State<Shared>, mut request: Request<Body>, next: 
             next.run(request).await
         }
         Err(problem) => {
-            tracing::warn!(status = problem.status().as_u16(), "not let in");
+            let (method, path) = (request.method().as_str(), request.uri().path());
+            let (status, reason) = (problem.status().as_u16(), problem.reason());
+            tracing::warn!(status, reason, method, path = shown(path), "not let in");
             let mut response = problem.into_response();
             if response.status() == StatusCode::UNAUTHORIZED {
                 let asks = axum::http::HeaderValue::from_static("Bearer");

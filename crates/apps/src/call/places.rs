@@ -93,6 +93,16 @@ impl Places {
         self.of(lane).and_then(|place| place.url).is_none_or(|base| is_below(&base, url))
     }
 
+    /// The part of an address that is below the url of a lane, with its query, if it is.
+    pub(crate) fn part_below(&self, lane: &str, url: &Url) -> Option<String> {
+        let base = self.of(lane)?.url?;
+        if Origin::of(url) != Origin::of(&base) || !is_below(&base, url) {
+            return None;
+        }
+        let folder = base.path().trim_end_matches('/').len();
+        Some(url[url::Position::BeforePath..][folder..].to_string())
+    }
+
     /// Whether a lane may lead into a private network.
     pub(super) fn is_private(&self, lane: &str) -> bool {
         let place = self.of(lane).unwrap_or_default();

@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
-use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use hyper::header::{
+    CONTENT_LOCATION, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION, USER_AGENT,
+};
 use hyper::{Request, StatusCode};
 use paceline::{Call, Failed, Failure, OnCrash, Outcome, Work, Worker};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use url::Url;
 
 use super::visit::{Answer, Broken, Payload, Relay, Reply, Visit};
 use crate::call::{AGENT, Ask, Whom, target};
@@ -109,8 +113,9 @@ impl RelayWorker {
             () = reply.closed() => return Err(gone("its caller has left")),
         };
         match exchange {
-            Ok(exchange) => {
+            Ok(mut exchange) => {
                 let upstream = began.elapsed();
+                self.lead_back(&mut exchange.headers, call.lane(), &whom.url);
                 pass_back(call, client, &whom.url, exchange, reply, upstream).await
             }
             Err(error) => {
@@ -118,6 +123,25 @@ impl RelayWorker {
                 let message = error.to_string();
                 let _ = reply.send(Err(Broken { timed_out, message }));
                 Outcome::failed(error.failure())
+            }
+        }
+    }
+}
+
+impl RelayWorker {
+    /// Where the service sends its caller on: through us again, if that is below the lane's url, so
+    /// that the limits of the lane are kept there too; else to a whole address.
+    fn lead_back(&self, headers: &mut HeaderMap, lane: &str, asked: &Url) {
+        for name in [LOCATION, CONTENT_LOCATION] {
+            let to = headers.get(&name).and_then(|to| to.to_str().ok());
+            let Some(to) = to.and_then(|to| asked.join(to).ok()) else { continue };
+            let below = self.0.http.places().part_below(lane, &to);
+            let led = below.map_or_else(
+                || to.to_string(),
+                |rest| format!("/to/{}{rest}", utf8_percent_encode(lane, NON_ALPHANUMERIC)),
+            );
+            if let Ok(led) = HeaderValue::from_str(&led) {
+                headers.insert(name, led);
             }
         }
     }

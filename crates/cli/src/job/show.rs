@@ -92,11 +92,17 @@ fn whys(whys: &[Value]) -> String {
             text(&why["lane"]),
             text(&why["reason"]),
             clock(&why["until"]),
-            text(&why["ahead"]),
+            ahead(&why["ahead"]),
             joined(items(&why["also"]).iter().map(text)),
         ]);
     }
     aligned(&rows)
+}
+
+/// How many are ahead; nobody counts further than a thousand.
+fn ahead(ahead: &Value) -> String {
+    let more = ahead.as_u64() == Some(paceline_core::MOST_AHEAD as u64);
+    format!("{}{}", text(ahead), if more { "+" } else { "" })
 }
 
 /// The lanes of a job, stage by stage.

@@ -21,7 +21,7 @@ pub(super) async fn show(door: &Door, name: Option<&str>, form: Form) -> anyhow:
         rosters = items(&told["rosters"]).to_vec();
     }
     data(&match form {
-        Form::Table => table(&services, &rosters),
+        Form::Table => table(&services, &rosters, running(door)),
         Form::Json => format!("{}\n", json!({ "services": services, "rosters": rosters })),
         Form::Jsonl => {
             let services = services.iter().map(|it| json!({ "service": it }));
@@ -32,13 +32,18 @@ pub(super) async fn show(door: &Door, name: Option<&str>, form: Form) -> anyhow:
     Ok(Exit::Done)
 }
 
-fn result(service: &Value) -> String {
+/// What a run is that is not over: without a daemon nobody runs it until the next start.
+fn running(door: &Door) -> &'static str {
+    if door.works() { "running" } else { "interrupted" }
+}
+
+fn result(service: &Value, running: &str) -> String {
     let mut said = text(&service["result"]);
     if service["why"].is_string() {
         said = format!("{said}: {}", text(&service["why"]));
     }
     if service["running"].is_u64() {
-        said = format!("running as job {}; last: {said}", service["running"]);
+        said = format!("{running} as job {}; last: {said}", service["running"]);
     }
     if service["lane"].is_null() {
         said.push_str(" (no longer configured)");
@@ -46,11 +51,11 @@ fn result(service: &Value) -> String {
     said
 }
 
-fn table(services: &[Value], rosters: &[Value]) -> String {
+fn table(services: &[Value], rosters: &[Value], running: &str) -> String {
     let mut rows = vec![["SERVICE", "NEXT", "LEFT", "LAST", "PASSED", "RESULT"].map(String::from)];
     for service in services {
         let (next, left) = match service["left_ms"].as_u64() {
-            _ if service["running"].is_u64() => ("running".to_string(), "-".to_string()),
+            _ if service["running"].is_u64() => (running.to_string(), "-".to_string()),
             None => ("by hand".to_string(), "-".to_string()),
             Some(0) => ("now".to_string(), "-".to_string()),
             Some(_) => (clock(&service["next_at"]), rough(&service["left_ms"])),
@@ -58,7 +63,7 @@ fn table(services: &[Value], rosters: &[Value]) -> String {
         let last = &service["last_at"];
         let last = if last.is_null() { "never".to_string() } else { clock(last) };
         let passed = rough(&service["passed_ms"]);
-        rows.push([text(&service["name"]), next, left, last, passed, result(service)]);
+        rows.push([text(&service["name"]), next, left, last, passed, result(service, running)]);
     }
     let services = aligned(&rows);
     if rosters.is_empty() {

@@ -199,6 +199,27 @@ async fn a_client_that_leaves_while_it_waits_is_noticed_whatever_it_had_sent() {
 }
 
 #[tokio::test]
+async fn a_redirect_below_the_url_of_the_lane_leads_through_the_relay_again() {
+    let check = async |location: &'static str, expected: &str| {
+        let head = format!("location: {location}\r\n");
+        let service = Service::start(move |_| reply("302 Found", &head, "")).await;
+        let mut made = made(service.address);
+        if let Some(place) = made.places.get_mut("shop") {
+            place.url = Some(format!("http://{}/api/", service.address).parse().expect("a url"));
+        }
+        let daemon = made.start().await;
+        let answer = daemon.get("/to/shop/v1/a").await;
+        let expected = expected.replace("HOST", &service.address.to_string());
+        assert_eq!((answer.status, &*answer.headers["location"]), (302, &*expected), "{location}");
+    };
+    check("b?c=d", "/to/shop/v1/b?c=d").await;
+    check("/api/v2#e", "/to/shop/v2#e").await;
+    check("/login", "http://HOST/login").await;
+    check("../../out", "http://HOST/out").await;
+    check("https://elsewhere.example/x", "https://elsewhere.example/x").await;
+}
+
+#[tokio::test]
 async fn an_answer_that_is_cut_off_is_cut_off_for_the_client_too() {
     let (listener, daemon) = by_hand().await;
     let mut client = TcpStream::connect(daemon.address).await.expect("it listens");

@@ -46,6 +46,18 @@ fn a_right_file_is_counted() {
 }
 
 #[test]
+fn what_serve_would_refuse_is_warned_of() {
+    let text = "[server]\nlisten = '0.0.0.0:7400'\n\
+         [lanes.a]\nheaders = { x-key = { env = 'NOBODY_SETS_THIS' } }\n";
+    let directory = directory_with(text);
+    let ok = "ok: paceline.toml: 1 lane, 0 templates, 0 groups\n";
+    let warnings = "warning: the lane `a`: the header `x-key` needs the environment variable \
+         `NOBODY_SETS_THIS`: environment variable not found: whatever makes calls will refuse to start\n\
+         warning: `serve` refuses `0.0.0.0:7400` without tokens: add some\n";
+    check(directory.path(), &["config", "check"], (0, ok, warnings));
+}
+
+#[test]
 fn every_mistake_is_one_line_with_its_place() {
     let directory = directory_with("[lanes.a]\nevry = '1s'\nin_flight = 0\n");
     let mistakes = "\

@@ -418,3 +418,18 @@ fn whoever_only_looks_needs_no_secret() {
         "{serve:?}"
     );
 }
+
+#[test]
+fn a_daemon_with_another_configuration_is_named() {
+    let home = Home::new();
+    let _daemon = home.serve();
+    let other = tempfile::tempdir().expect("a directory");
+    let store = home.directory.path().join("p.db");
+    let config = format!("[store]\npath = '{}'\n[lanes.other]\n", store.display());
+    fs::write(other.path().join("paceline.toml"), config).expect("written");
+    let mut command = home.command(&["lane", "ls"]);
+    let told = Told::of(&command.current_dir(other.path()).output().expect("it runs"));
+    assert_eq!(told.code, 0, "{told:?}");
+    assert!(told.stderr.starts_with("asking the daemon of `/"), "{told:?}");
+    assert!(home.run(&["lane", "ls"]).stderr.is_empty());
+}

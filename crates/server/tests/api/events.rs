@@ -181,3 +181,21 @@ async fn a_client_that_goes_on_talking_is_not_listened_to() {
     let mut rest = Vec::new();
     let _ = soon(client.stream.read_to_end(&mut rest)).await;
 }
+
+#[tokio::test]
+async fn a_stream_ends_when_others_are_let_in_than_before() {
+    let service = Service::kind().await;
+    let daemon = made(service.address).start().await;
+    let mut client = Client::connect(&daemon, None).await;
+    client.until("event: ready").await;
+    let sha256 = [7; 32];
+    let token = paceline_server::Token {
+        name: "one".to_string(),
+        sha256,
+        role: paceline_server::Role::Read,
+    };
+    daemon.server.set_access(paceline_server::Access { tokens: vec![token], hosts: Vec::new() });
+    let mut rest = Vec::new();
+    soon(client.stream.read_to_end(&mut rest)).await.expect("it ends");
+    assert_eq!(daemon.get("/api/v1/events").await.status, 401, "and it is not let in again");
+}

@@ -147,3 +147,39 @@ async fn p5_as_many_permits_are_out_as_their_lane_allows_whatever_the_pool() {
     let one_more = daemon.post("/api/v1/lanes/wide/permits", r#"{"max_wait": "0s"}"#).await;
     assert_eq!(one_more.status, 429);
 }
+
+#[tokio::test]
+async fn whoever_has_no_wish_sends_no_body() {
+    let service = Service::kind().await;
+    let daemon = made(service.address).start().await;
+    let mut client = tokio::net::TcpStream::connect(daemon.address).await.expect("it listens");
+    let request = format!(
+        "POST /api/v1/lanes/shop/permits HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n",
+        daemon.address
+    );
+    tokio::io::AsyncWriteExt::write_all(&mut client, request.as_bytes()).await.expect("sent");
+    let mut answer = String::new();
+    let read = tokio::io::AsyncReadExt::read_to_string(&mut client, &mut answer);
+    soon(read).await.expect("text");
+    assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
+}
+
+#[tokio::test]
+async fn permits_that_wait_take_no_room_from_settlements() {
+    let service = Service::kind().await;
+    let mut made = made(service.address);
+    made.terms.max_body = 10;
+    let daemon = made.start().await;
+    let held = permit(&daemon, "bare", "{}").await;
+    let waiting: Vec<_> =
+        (0..50).map(|_| daemon.post("/api/v1/lanes/bare/permits", "{}")).collect();
+    let waiting = futures_util::future::join_all(waiting);
+    let settled = async {
+        while daemon.get("/api/v1/lanes/bare").await.json()["waiting"] != 50 {}
+        settle(&daemon, held, "{}").await
+    };
+    tokio::select! {
+        _ = waiting => panic!("only one has its turn"),
+        settled = soon(settled) => assert_eq!(settled.status, 200, "{settled:?}"),
+    }
+}

@@ -237,7 +237,10 @@ fn what_a_job_comes_to_is_the_exit_code() {
     assert!(listed.contains("gap until "), "{listed}");
 
     let detached = home.run(&["job", "cancel", "5"]);
-    assert_eq!(detached.stderr, "withdrawn from job 5: others still wait for it\n");
+    assert_eq!(
+        detached.stderr,
+        "withdrawn from job 5: others joined it, and each has to withdraw\n"
+    );
     assert_eq!(home.run(&["job", "cancel", "5", "99"]).code, 1);
     assert_eq!(home.json(&["job", "show", "5"])["state"], "cancelled");
     assert_eq!(home.run(&["job", "wait", "5"]).code, 1);

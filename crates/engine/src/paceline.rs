@@ -1,5 +1,7 @@
 //! The engine as programs embed it: a handle to the loop.
 
+mod hand_in;
+
 use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock};
@@ -7,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use paceline_core::{
     Admission, Blob, Cancelled, Event, JobId, LaneStatus, Limits, Numbered, RosterStatus,
-    ServiceStatus, Span, Submission, SubmitError, Summary, Time, UnknownLane, UnknownService, Why,
+    ServiceStatus, Span, Summary, Time, UnknownLane, UnknownService, Why,
 };
 use paceline_store::{Cursor, Store};
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
@@ -16,10 +18,8 @@ use crate::answer::{Filter, JobView, Question, Reply};
 use crate::builder::{Beside, Builder};
 use crate::clock::Clock;
 use crate::driver::{Commits, Driver, Ended, Message};
-use crate::following::{Following, News, NotSubmitted, end};
-use crate::job::Job;
+use crate::following::{Following, NotSubmitted, end};
 use crate::lane::{Lane, LaneError};
-use crate::once::{Once, Remembered};
 use crate::run::{Runner, Workers};
 use crate::service::{Roster, Service, ServiceError};
 use crate::turn::{Input, LaneAct, Machine, RetryError};
@@ -143,121 +143,6 @@ impl Paceline {
 
     fn send(&self, message: Message) -> Result<(), Ended> {
         self.shared.messages.send(message).map_err(|_| end(&self.shared.ended))
-    }
-
-    /// Submits a job; answers when it is durable (B1).
-    pub async fn submit(&self, job: Job) -> Result<Following, NotSubmitted> {
-        let mut answers = self.submit_all([job]).await;
-        answers.pop().expect("one answer per job")
-    }
-
-    /// Submits jobs in one commit; each is answered for itself.
-    pub async fn submit_all(
-        &self,
-        jobs: impl IntoIterator<Item = Job>,
-    ) -> Vec<Result<Following, NotSubmitted>> {
-        let jobs: Vec<_> = jobs.into_iter().map(|job| self.prepare(job)).collect();
-        let ready = jobs.iter().filter(|job| job.is_ok()).count();
-        let permits = u32::try_from(ready.min(MOST_SUBMITTING)).expect("bounded above");
-        let permit = self.shared.submitting.acquire_many(permits).await;
-        let _permit = permit.expect("the semaphore is never closed");
-        let (mut batch, mut waiting) = (Vec::with_capacity(ready), Vec::with_capacity(jobs.len()));
-        for job in jobs {
-            waiting.push(job.map(|job| {
-                let (follower, news) = mpsc::unbounded_channel();
-                batch.push((job, follower));
-                news
-            }));
-        }
-        let sent = self.send(Message::Submit(batch));
-        let mut answers = Vec::with_capacity(waiting.len());
-        for news in waiting {
-            answers.push(match (news, &sent) {
-                (Ok(news), Ok(())) => self.admitted(news).await,
-                (Ok(_), Err(ended)) => Err(ended.clone().into()),
-                (Err(error), _) => Err(error),
-            });
-        }
-        answers
-    }
-
-    /// Submits jobs in one commit and follows none of them: what became of each, durable when it
-    /// returns. With `once`, that is remembered too: see [`Paceline::remembered`].
-    pub async fn hand_in(
-        &self,
-        jobs: impl IntoIterator<Item = Job>,
-        mut once: Option<Once>,
-    ) -> Result<Vec<Result<Admission, NotSubmitted>>, Ended> {
-        let jobs: Vec<_> = jobs.into_iter().map(|job| self.prepare(job)).collect();
-        if let Some(once) = &mut once {
-            let free = (0..).filter(|place| !once.refused.contains_key(place));
-            let wrong =
-                free.zip(&jobs).filter_map(|(place, job)| Some((place, job.as_ref().err()?)));
-            let wrong: Vec<_> = wrong.map(|(place, it)| (place, (once.words)(it))).collect();
-            once.refused.extend(wrong);
-        }
-        let permits = u32::try_from(jobs.len().min(MOST_SUBMITTING)).expect("bounded above");
-        let permit = self.shared.submitting.acquire_many(permits).await;
-        let _permit = permit.expect("the semaphore is never closed");
-        let mut ready = Vec::with_capacity(jobs.len());
-        let jobs: Vec<Result<(), NotSubmitted>> =
-            jobs.into_iter().map(|job| job.map(|job| ready.push(job))).collect();
-        let reply = self.ask(|to| match once {
-            Some(once) => Input::SubmitOnce(ready, once, to),
-            None => Input::Submit(ready, to),
-        });
-        let mut admissions = match reply.await? {
-            Reply::Submitted(admissions) => admissions.into_iter(),
-            other => unreachable!("jobs are answered by {other:?}"),
-        };
-        let mut next = || admissions.next().expect("one for each").map_err(NotSubmitted::from);
-        Ok(jobs.into_iter().map(|job| job.and_then(|()| next())).collect())
-    }
-
-    /// What became of jobs that were handed in under this name.
-    pub async fn remembered(&self, name: &[u8]) -> Result<Option<Remembered>, Ended> {
-        match self.ask(|to| Input::Ask(Question::Remembered(name.into()), to)).await? {
-            Reply::Remembered(value) => {
-                Ok(value.and_then(|value| serde_json::from_slice(&value).ok()))
-            }
-            other => unreachable!("a memory is answered by {other:?}"),
-        }
-    }
-
-    /// Asks the kind, without I/O, which calls do not apply (J6).
-    fn prepare(&self, job: Job) -> Result<Submission, NotSubmitted> {
-        let mut submission = job.build()?;
-        let Some(worker) = self.shared.workers.0.get(&submission.spec.kind) else {
-            return Err(SubmitError::UnknownKind(submission.spec.kind).into());
-        };
-        let (payload, spec) = Job::parts(&mut submission);
-        let lanes = spec.stages.iter().flatten().enumerate();
-        let idle = lanes.filter(|(_, lane)| !worker.applies(payload, lane));
-        spec.not_applicable = idle.map(|(index, _)| index as u16).collect();
-        Ok(submission)
-    }
-
-    async fn admitted(
-        &self,
-        mut news: mpsc::UnboundedReceiver<News>,
-    ) -> Result<Following, NotSubmitted> {
-        let Some(News::Admitted(admission)) = news.recv().await else {
-            return Err(self.ended().await.into());
-        };
-        match (*admission)? {
-            Admission::Refused { retry_at } => Err(full(retry_at)),
-            Admission::Duplicate(job) => Err(NotSubmitted::Duplicate(job)),
-            Admission::TooLate { wait, retry_at } => Err(NotSubmitted::TooLate {
-                wait,
-                retry_at: retry_at.map(crate::clock::system_time),
-            }),
-            admission @ (Admission::Accepted(job)
-            | Admission::Joined(job)
-            | Admission::Replaced(job)) => {
-                let (ended, messages) = (self.shared.ended.clone(), self.shared.messages.clone());
-                Ok(Following { admission, job, news, ended, report: None, messages })
-            }
-        }
     }
 
     /// Follows a job that was submitted earlier, be it before a restart; outcomes from now on,

@@ -25,7 +25,9 @@ pub(super) async fn cancel(door: &Door, arguments: &Arguments) -> anyhow::Result
     let (told, exit) = each(door, &arguments.ids, "cancel").await;
     for (id, told) in &told {
         if told["cancelled"] == "caller" {
-            say(format_args!("withdrawn from job {id}: others still wait for it"));
+            say(format_args!(
+                "withdrawn from job {id}: others joined it, and each has to withdraw"
+            ));
         } else {
             say(format_args!("job {id} is cancelled"));
         }

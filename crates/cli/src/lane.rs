@@ -131,6 +131,11 @@ fn limits(lane: &Value) -> String {
     joined(every.into_iter().chain(windows))
 }
 
+fn gaps(rules: &Value) -> String {
+    let gaps = rules["gaps"].as_object().into_iter().flatten();
+    joined(gaps.map(|(priority, gap)| format!("{priority} {}", text(gap))))
+}
+
 fn fail_after(rules: &Value) -> String {
     let never = rules["fail_after"] == u32::MAX;
     if never { "never".to_string() } else { text(&rules["fail_after"]) }
@@ -147,6 +152,7 @@ fn facts(lane: &Value) -> String {
         ("waiting", text(&lane["waiting"])),
         ("oldest since", clock(&lane["oldest_at"])),
         ("limits", limits(lane)),
+        ("gaps", gaps(rules)),
         ("cooldown", clock(&lane["cooldown_until"])),
         ("timeout", text(&rules["timeout"])),
         ("group", text(&rules["group"])),

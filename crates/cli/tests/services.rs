@@ -61,6 +61,12 @@ impl Home {
         log.lines().map(str::to_string).collect()
     }
 
+    /// Waits until services have written so many lines.
+    #[track_caller]
+    fn until_said(&self, lines: usize) {
+        until(|| self.log().len() >= lines);
+    }
+
     fn start(&self) -> Rosters {
         let mut child = self.command(&["run", "--format", "json"]).spawn().expect("it runs");
         let stdout = child.stdout.take().expect("piped");
@@ -125,6 +131,19 @@ impl Drop for Rosters {
     }
 }
 
+/// Looks again and again, but not for ever.
+#[track_caller]
+fn until(mut holds: impl FnMut() -> bool) {
+    for _ in 0..6_000 {
+        if holds() {
+            return;
+        }
+        #[expect(clippy::disallowed_methods, reason = "no event tells what other processes did")]
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("it never came to that");
+}
+
 /// Whether a process runs whose command line has this word in it.
 fn runs(word: &str) -> bool {
     let entries = fs::read_dir("/proc").expect("processes").filter_map(Result::ok);
@@ -183,9 +202,7 @@ fn s2_s3_a_killed_program_goes_on_at_the_third_service_and_ends_what_was_left_of
     ));
     let rosters = home.start();
     rosters.until("three", "running");
-    while home.log().len() < 3 {
-        std::thread::yield_now();
-    }
+    home.until_said(3);
     rosters.kill();
     assert!(runs(&mark), "nobody ended the program when its parent was killed");
     let before = home.status();
@@ -211,9 +228,7 @@ fn s3_what_was_left_of_a_program_is_ended_also_when_its_service_has_become_a_req
     let script = format!("./say up; : {mark}; sleep 1000");
     let home = Home::new(&config(&format!("run = ['sh', '-c', '{script}']")));
     let rosters = home.start();
-    while home.log().is_empty() {
-        std::thread::yield_now();
-    }
+    home.until_said(1);
     rosters.kill();
     assert!(runs(&mark), "nobody ended the program when its parent was killed");
     let get = config(&format!("get = 'http://{}/'", server.addr()));
@@ -233,9 +248,7 @@ fn s3_what_was_left_of_a_program_is_ended_also_when_nobody_knows_its_service_any
         "[services.a]\nrun = ['sh', '-c', '{script}']\n[rosters.all]\ncheck = '1h'\nservices = ['a']\n"
     ));
     let rosters = home.start();
-    while home.log().is_empty() {
-        std::thread::yield_now();
-    }
+    home.until_said(1);
     rosters.kill();
     home.write("paceline.toml", "[store]\npath = 'p.db'\n[services.b]\nrun = ['true']\n");
     home.status();
@@ -255,9 +268,7 @@ fn a_run_by_hand_also_finishes_what_an_earlier_process_left_and_says_so() {
          [rosters.all]\ncheck = '1h'\nservices = ['long']\n"
     ));
     let rosters = home.start();
-    while home.log().is_empty() {
-        std::thread::yield_now();
-    }
+    home.until_said(1);
     rosters.kill();
     let mut child = home.command(&["run", "short"]).spawn().expect("it runs");
     let mut lines = std::io::BufReader::new(child.stderr.take().expect("piped"));
@@ -282,9 +293,7 @@ fn a_reader_that_has_seen_enough_leaves_no_program_behind() {
          [rosters.two]\ncheck = '1h'\nservices = ['deaf']\n",
     ));
     let mut child = home.command(&["run"]).spawn().expect("it runs");
-    while !runs(&mark) {
-        assert_eq!(child.try_wait().expect("a child"), None, "it has ended");
-    }
+    until(|| runs(&mark));
     // Nobody reads any more: its next line finds that out.
     drop(child.stdout.take());
     assert_eq!(child.wait().expect("it ends").code(), Some(0), "as with `| head`");
@@ -310,9 +319,7 @@ fn what_a_silent_program_said_survives_a_kill() {
          [rosters.two]\ncheck = '1h'\nservices = ['b']\n",
     );
     let rosters = home.start();
-    while home.log().is_empty() {
-        std::thread::yield_now();
-    }
+    home.until_said(1);
     rosters.until("b", "done");
     rosters.kill();
     assert_eq!(home.run(&["status", "a", "--output"]).stdout, b"hello\n");
@@ -491,9 +498,7 @@ fn two_signals_end_a_program_with_all_of_its_group() {
     ));
     let mut rosters = home.start();
     rosters.until("a", "running");
-    while home.log().is_empty() {
-        std::thread::yield_now();
-    }
+    home.until_said(1);
     assert!(runs(&mark));
     rosters.signal(rustix::process::Signal::INT);
     let mut words = String::new();

@@ -12,6 +12,10 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::view::stamp;
 
+/// When to try again where nobody knows, as with a lane that somebody paused: programs that are told
+/// nothing try again at once.
+const UNKNOWN: Duration = Duration::from_secs(30);
+
 /// What went wrong. Boxed, because answers are mostly good.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(transparent)]
@@ -155,7 +159,8 @@ impl IntoResponse for Problem {
         let mut response = (self.status(), body).into_response();
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        if let Some(after) = self.0.retry_after {
+        let later = matches!(self.0.status, 429 | 503);
+        if let Some(after) = self.0.retry_after.or(later.then_some(UNKNOWN)) {
             // Whole seconds, and never too early.
             let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
             headers.insert(RETRY_AFTER, seconds.max(1).into());

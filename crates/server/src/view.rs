@@ -1,5 +1,6 @@
 //! Jobs, lanes and moments as the API shows them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -232,12 +233,20 @@ pub(crate) struct Used {
 pub(crate) struct Rules {
     /// The gap between calls.
     every: Option<String>,
+    /// The same by priority: what is more urgent needs less of it.
+    #[schema(value_type = std::collections::BTreeMap<String, String>)]
+    gaps: BTreeMap<&'static str, String>,
     /// Calls at once.
     in_flight: u32,
     timeout: Option<String>,
     group: Option<String>,
     /// Failures in a row after which it rests.
     fail_after: u32,
+}
+
+fn gaps(lane: &LaneStatus) -> BTreeMap<&'static str, String> {
+    let paced = Priority::ALL.into_iter().filter(|_| lane.limits.every.is_some());
+    paced.map(|rank| (rank.name(), lane.limits.gap(rank).to_string())).collect()
 }
 
 impl LaneShown {
@@ -257,6 +266,7 @@ impl LaneShown {
             paused: lane.paused,
             rules: Rules {
                 every: text(lane.limits.every),
+                gaps: gaps(lane),
                 in_flight: lane.limits.in_flight.get(),
                 timeout: text(lane.limits.timeout),
                 group: lane.limits.group.clone(),

@@ -149,6 +149,16 @@ async fn p5_as_many_permits_are_out_as_their_lane_allows_whatever_the_pool() {
 }
 
 #[tokio::test]
+async fn whoever_is_refused_is_told_when_to_come_again_though_nobody_knows() {
+    let service = Service::kind().await;
+    let daemon = made(service.address).start().await;
+    daemon.post("/api/v1/lanes/shop/pause", "{}").await;
+    let refused = daemon.post("/api/v1/lanes/shop/permits", "{}").await;
+    assert_eq!((refused.status, &*refused.headers["retry-after"]), (429, "30"));
+    assert!(refused.json()["retry_at"].is_null(), "it is no promise");
+}
+
+#[tokio::test]
 async fn whoever_has_no_wish_sends_no_body() {
     let service = Service::kind().await;
     let daemon = made(service.address).start().await;

@@ -60,7 +60,7 @@ pub fn digest(token: &str) -> String {
 }
 
 /// Who is let in.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// Who may ask. Without any, everybody who can reach us may.
     pub tokens: Vec<Token>,

@@ -185,11 +185,14 @@ impl Server {
         self.router.clone()
     }
 
-    /// From now on these are let in. What is being answered is answered; streams of events end, and
-    /// whoever may still listen comes back.
+    /// From now on these are let in. If that is a change, streams of events end, and whoever may still
+    /// listen comes back; what is being answered is answered.
     pub fn set_access(&self, access: Access) {
-        *self.shared.access.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(access);
-        self.shared.access_changes.send_replace(());
+        let mut current = self.shared.access.write().unwrap_or_else(PoisonError::into_inner);
+        if **current != access {
+            *current = Arc::new(access);
+            self.shared.access_changes.send_replace(());
+        }
     }
 
     /// Says that it is on its way out: from now on it is not ready.

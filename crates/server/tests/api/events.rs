@@ -188,6 +188,9 @@ async fn a_stream_ends_when_others_are_let_in_than_before() {
     let daemon = made(service.address).start().await;
     let mut client = Client::connect(&daemon, None).await;
     client.until("event: ready").await;
+    daemon.server.set_access(paceline_server::Access::default());
+    daemon.done(ONE).await;
+    client.until("event: finished").await;
     let sha256 = [7; 32];
     let token = paceline_server::Token {
         name: "one".to_string(),

@@ -165,7 +165,9 @@ fn strict() -> Behaviour {
         limits: vec!["50/s".parse().expect("a rate")],
         in_flight: std::num::NonZeroU32::new(5),
         latency: paceline::Span::millis(20),
-        tolerance: paceline::Span::millis(5),
+        // It stamps a call when its own task gets the processor, beside all the other tests. A
+        // forgotten promise would be early by most of a second.
+        tolerance: paceline::Span::millis(20),
         ..Behaviour::default()
     }
 }

@@ -153,6 +153,7 @@ fn facts(lane: &Value) -> String {
         ("oldest since", clock(&lane["oldest_at"])),
         ("limits", limits(lane)),
         ("gaps", gaps(rules)),
+        ("slack", text(&rules["slack"])),
         ("cooldown", clock(&lane["cooldown_until"])),
         ("timeout", text(&rules["timeout"])),
         ("group", text(&rules["group"])),

@@ -200,6 +200,8 @@ pub(crate) struct Attempt {
     pub(crate) send_by: Time,
     /// How often its time until then was doubled (L4).
     pub(crate) late: u8,
+    /// How long after its start it may still reach the service, and so counts.
+    pub(crate) slack: Span,
     pub(crate) started_at: Option<Time>,
     /// When its service had answered in full, if its worker said so: from then on it holds no slot.
     pub(crate) answered_at: Option<Time>,
@@ -208,6 +210,18 @@ pub(crate) struct Attempt {
     pub(crate) keeps_worker: bool,
     pub(crate) reported: bool,
     pub(crate) cache_key: Option<Blob>,
+}
+
+impl Attempt {
+    /// Where it counts while its start is not known: the latest moment that it could arrive (L4).
+    pub(crate) fn charged_at(&self) -> Time {
+        self.send_by + self.slack
+    }
+
+    /// Where it counts once it has started.
+    pub(crate) fn counts_at(&self, started_at: Time) -> Time {
+        started_at.min(self.send_by) + self.slack
+    }
 }
 
 /// A moment that matters to one call or job.

@@ -36,8 +36,11 @@ impl Core {
         for priority in Priority::ALL.into_iter().filter(|other| *other <= demand.priority) {
             let waiting = lane.queues.of(priority).len() as u64;
             ahead += waiting;
-            gaps += lane.gap(priority).times(waiting);
+            if lane.gap(priority) > Span::ZERO {
+                gaps += (lane.gap(priority) + lane.slack).times(waiting);
+            }
         }
+        let ahead = Ahead { calls: ahead, slack: lane.slack };
         let windows = lane.limits.windows.iter().zip(lane.since);
         let windows = windows.map(|(window, since)| {
             after(&lane.ledger, window, window.allowed(demand.priority), since, ahead, now)
@@ -54,21 +57,28 @@ impl Core {
     }
 }
 
+/// Calls that go first, each of which counts so much after its start.
+#[derive(Clone, Copy)]
+struct Ahead {
+    calls: u64,
+    slack: Span,
+}
+
 /// When a window has room for one call after so many others.
 fn after(
     ledger: &Ledger,
     window: &Window,
     allowed: u64,
     since: Time,
-    ahead: u64,
+    ahead: Ahead,
     now: Time,
 ) -> Time {
     if allowed == 0 {
         return Time::NEVER;
     }
     // A whole window's worth of calls ahead takes a whole window.
-    let (whole, rest) = (ahead / allowed, ahead % allowed);
+    let (whole, rest) = (ahead.calls / allowed, ahead.calls % allowed);
     let cost = u32::try_from(rest + 1).unwrap_or(u32::MAX);
     let at = ledger.opening(window.rate.per, allowed, since, cost).max(now);
-    at + window.rate.per.times(whole)
+    at + (window.rate.per + ahead.slack).times(whole)
 }

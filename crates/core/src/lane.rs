@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::health::Health;
 use crate::job::{AttemptId, LaneId};
 use crate::ledger::Ledger;
-use crate::limits::{GapFrom, Limits, MOST_WINDOWS, Portion, Window};
+use crate::limits::{GapFrom, Limits, MOST_SLACK, MOST_WINDOWS, Portion, Window};
 use crate::mutant::Mutant;
 use crate::outcome::Announced;
 use crate::pending::Pending;
@@ -117,9 +117,10 @@ pub(crate) struct Lane {
     /// Waiting calls by their `max_wait` (W1).
     pub(crate) budgets: Budgets,
 
-    /// Of its limits: the longest window, and the gap that spreading adds.
+    /// Of its limits: the longest window, the gap that spreading adds, and the slack.
     longest: Span,
     spread: Span,
+    pub(crate) slack: Span,
     pub(crate) health: Health,
     /// What the service said, and when (L8).
     pub(crate) announced: Option<Box<(Announced, Time)>>,
@@ -138,6 +139,8 @@ pub(crate) struct Lane {
     pub(crate) finished: [(Time, AttemptId); 4],
     /// Where it stands among the idle lanes, if it does (L10).
     pub(crate) idle_from: Time,
+    /// The longest `slack` that its attempts had.
+    pub(crate) most_slack: Span,
 }
 
 impl Lane {
@@ -148,7 +151,9 @@ impl Lane {
             since: [now; MOST_WINDOWS],
             longest: longest(&limits),
             spread: limits.spread_gap(),
+            slack: limits.slack(),
             trim_at: 0,
+            most_slack: limits.slack(),
             limits,
             group: None,
             made: false,
@@ -368,6 +373,8 @@ impl Lane {
         moments.iter_mut().zip(&limits.windows).for_each(|(at, window)| *at = since(window));
         self.since = moments;
         (self.longest, self.spread) = (longest(&limits), limits.spread_gap());
+        self.slack = limits.slack();
+        self.most_slack = self.most_slack.max(self.slack);
         self.limits = limits;
         if self.health.narrowed.is_some_and(|narrow| narrow >= self.limits.in_flight.get()) {
             self.health.narrowed = None;
@@ -402,7 +409,7 @@ impl Lane {
     pub(crate) fn remember(&mut self, record: &LaneRecord) {
         self.stored = true;
         // Nobody knows how long the attempts of its history had.
-        self.latest = MOST_LATE;
+        (self.latest, self.most_slack) = (MOST_LATE, MOST_SLACK);
         self.id = record.id;
         for (window, since) in self.limits.windows.iter().zip(&mut self.since) {
             let known = record.windows.iter().find(|(rate, _)| *rate == window.rate);

@@ -13,6 +13,12 @@ use crate::time::{LONGEST_SPAN, Span};
 pub const MOST_WINDOWS: usize = 8;
 /// Calls in flight that one lane may allow.
 pub const MOST_IN_FLIGHT: u32 = 100_000;
+/// How much the way to one service may vary.
+pub const MOST_SLACK: Span = Span::secs(1);
+/// How much a short way varies, and the part of the shortest window or gap that is given for it at
+/// most.
+const USUAL_SLACK: Span = Span::millis(2);
+const USUAL_SLACK_PART: u64 = 500;
 
 /// A part of a whole, in thousandths, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,6 +114,10 @@ pub struct Limits {
     pub windows: Vec<Window>,
     /// Calls at once.
     pub in_flight: NonZeroU32,
+    /// How much longer one call may be on its way to the service than another. It sees arrivals
+    /// and not starts, so gaps and windows count each start so much later (L4). Without it: as a
+    /// short way needs.
+    pub slack: Option<Span>,
     /// How long one attempt may take.
     pub timeout: Option<Span>,
     /// The group whose limits hold too.
@@ -127,6 +137,7 @@ impl Default for Limits {
             gap_share: GAP_SHARE,
             windows: Vec::new(),
             in_flight: NonZeroU32::MIN,
+            slack: None,
             timeout: None,
             group: None,
             fail_after: NonZeroU32::new(5).expect("5 is above zero"),
@@ -145,6 +156,16 @@ impl Limits {
         self.windows.iter().map(Window::spread_gap).max().unwrap_or(Span::ZERO)
     }
 
+    /// How much later than its start a call may arrive, and so counts.
+    pub fn slack(&self) -> Span {
+        let usual = || {
+            let windows = self.windows.iter().map(|window| window.rate.per);
+            let shortest = windows.chain(self.every).min().unwrap_or(Span::ZERO);
+            Span(shortest.0 / USUAL_SLACK_PART).min(USUAL_SLACK)
+        };
+        self.slack.unwrap_or_else(usual)
+    }
+
     /// Refuses what cannot be meant.
     pub fn check(&self) -> Result<(), LimitsError> {
         if let Some(group) = &self.group {
@@ -161,6 +182,9 @@ impl Limits {
         }
         if self.in_flight.get() > MOST_IN_FLIGHT {
             return Err(LimitsError::InFlight(self.in_flight.get()));
+        }
+        if let Some(slack) = self.slack.filter(|slack| *slack > MOST_SLACK) {
+            return Err(LimitsError::Slack(slack));
         }
         check_windows(&self.windows)
     }
@@ -211,6 +235,9 @@ pub enum LimitsError {
     /// More at once than any lane takes.
     #[error("`in_flight = {0}` is more than {MOST_IN_FLIGHT}")]
     InFlight(u32),
+    /// No way varies by so much.
+    #[error("`slack = {0}` is more than {MOST_SLACK}")]
+    Slack(Span),
     /// More windows than are looked at.
     #[error("{0} limits are too many: a lane or group has at most {MOST_WINDOWS}")]
     Windows(usize),
@@ -269,6 +296,20 @@ mod tests {
         assert_eq!(spread.spread_gap(), Span(3_333_334));
     }
 
+    #[test]
+    fn l4_a_lane_that_says_nothing_has_the_slack_of_a_short_way_and_never_much() {
+        let slack = |every: Option<Span>, rates: &[&str]| {
+            let windows = rates.iter().map(|rate| window(rate)).collect();
+            Limits { every, windows, ..Limits::default() }.slack()
+        };
+        assert_eq!(slack(None, &[]), Span::ZERO);
+        assert_eq!(slack(None, &["50/s", "1000/d"]), Span::millis(2));
+        assert_eq!(slack(Some(Span::millis(100)), &["50/s"]), Span(200));
+        let said =
+            Limits { slack: Some(Span::ZERO), every: Some(Span::secs(1)), ..Limits::default() };
+        assert_eq!(said.slack(), Span::ZERO);
+    }
+
     #[track_caller]
     fn check(limits: &Limits, expected: &str) {
         assert_eq!(limits.check().expect_err("absurd").to_string(), expected);
@@ -301,5 +342,6 @@ mod tests {
             &absurd(|l| l.in_flight = NonZeroU32::MAX),
             "`in_flight = 4294967295` is more than 100000",
         );
+        check(&absurd(|l| l.slack = Some(Span::secs(2))), "`slack = 2s` is more than 1s");
     }
 }

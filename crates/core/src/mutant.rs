@@ -9,6 +9,8 @@ pub enum Mutant {
     WindowTooShort,
     /// L4: an attempt is charged at the start of its interval instead of its end.
     ChargedAtReserve,
+    /// L4: an attempt counts at its start, however long it is on its way.
+    SlackIgnored,
     /// L4: an attempt that has a reservation is sent although `send_by` has passed.
     SendByUnchecked,
     /// L4: a power cut takes promises with it that limits count.

@@ -22,7 +22,10 @@ impl Core {
         if !self.lanes[lane_number].stored {
             self.write_lane(lane_number, plan);
         }
-        let charged_at = if Mutant::ChargedAtReserve.on() { start_at } else { send_by };
+        let slack = self.lanes[lane_number].slack;
+        let slack = if Mutant::SlackIgnored.on() { Span::ZERO } else { slack };
+        let latest = if Mutant::ChargedAtReserve.on() { start_at } else { send_by };
+        let charged_at = latest + slack;
         let group = self.lanes[lane_number].group;
         let lane = &mut self.lanes[lane_number];
         lane.pending.insert((charged_at, attempt, priority));
@@ -66,7 +69,7 @@ impl Core {
             payload: self.own_payload(number),
         });
         plan.events.push(Event::Started(id, lane.name.clone()));
-        self.hold_slot(attempt, number, charged_at);
+        self.hold_slot(attempt, number, latest, slack);
     }
 
     /// The payload of a call that has one of its own (J7).
@@ -75,7 +78,7 @@ impl Core {
     }
 
     /// An attempt has its slot from now on, and its worker if it keeps one.
-    fn hold_slot(&mut self, attempt: AttemptId, call: u32, send_by: Time) {
+    fn hold_slot(&mut self, attempt: AttemptId, call: u32, send_by: Time, slack: Span) {
         let Call { job, lane: number, .. } = self.calls[call];
         let Job { priority, cost, kind, .. } = self.jobs[job];
         let keeps_worker = self.kinds[kind as usize].keeps_worker;
@@ -97,6 +100,7 @@ impl Core {
             cost: cost.get(),
             send_by,
             late: self.lanes[number].late,
+            slack,
             started_at: None,
             answered_at: None,
             used: true,
@@ -114,7 +118,7 @@ impl Core {
         let Reservation { attempt, at, .. } = *held;
         self.calls[call].step(Step::TakeUp);
         self.calls[call].attempt = attempt;
-        self.hold_slot(attempt, call, at);
+        self.hold_slot(attempt, call, at, Span::ZERO);
         let known = self.attempts.get_mut(&attempt).expect("it holds its slot");
         known.started_at = Some(at);
         if Mutant::TakenUpFree.on() {
@@ -166,22 +170,23 @@ impl Core {
             return;
         }
         known.started_at = Some(at);
-        let (lane_number, priority, send_by) = (known.lane, known.priority, known.send_by);
-        let (at, late) = (at.min(send_by), known.late);
+        let (lane_number, priority, late) = (known.lane, known.priority, known.late);
+        let (charged_at, counts_at) = (known.charged_at(), known.counts_at(at));
         let lane = &mut self.lanes[lane_number];
         // It needed less than half of the time that others have now too.
-        if late > 0 && late == lane.late && at + self.settings.send_within(late - 1) < send_by {
+        let halved = |late: u8| at + self.settings.send_within(late - 1) < known.send_by;
+        if late > 0 && late == lane.late && halved(late) {
             lane.late -= 1;
         }
-        lane.pending.remove(&(send_by, attempt, priority));
+        lane.pending.remove(&(charged_at, attempt, priority));
         let last = &mut lane.last_start[priority.index()];
-        *last = at.max(*last);
-        lane.ledger.started(attempt, send_by, at);
+        *last = counts_at.max(*last);
+        lane.ledger.started(attempt, charged_at, counts_at);
         if let Some(number) = lane.group {
             let group = &mut self.groups[number];
-            group.pending.remove(&(send_by, attempt, priority));
-            group.last_start = group.last_start.max(at);
-            group.ledger.started(attempt, send_by, at);
+            group.pending.remove(&(charged_at, attempt, priority));
+            group.last_start = group.last_start.max(counts_at);
+            group.ledger.started(attempt, charged_at, counts_at);
             self.touch_group(number);
         }
         self.touch_lane(lane_number);
@@ -191,19 +196,19 @@ impl Core {
     pub(crate) fn give_back(&mut self, attempt: AttemptId, now: Now) {
         let known = self.attempts.get_mut(&attempt).expect("reported attempts are known");
         known.used = false;
-        let (lane_number, priority, send_by) = (known.lane, known.priority, known.send_by);
+        let (lane_number, priority, charged_at) = (known.lane, known.priority, known.charged_at());
         let lane = &mut self.lanes[lane_number];
         // Some think better of it in time. Of those that came too late, each speaks of its own
         // time, so that one stall counts once.
-        if now.time > send_by {
+        if now.time > known.send_by {
             lane.came_late(known.late);
         }
-        lane.pending.remove(&(send_by, attempt, priority));
-        lane.ledger.give_back(attempt, send_by);
+        lane.pending.remove(&(charged_at, attempt, priority));
+        lane.ledger.give_back(attempt, charged_at);
         if let Some(number) = lane.group {
             let group = &mut self.groups[number];
-            group.pending.remove(&(send_by, attempt, priority));
-            group.ledger.give_back(attempt, send_by);
+            group.pending.remove(&(charged_at, attempt, priority));
+            group.ledger.give_back(attempt, charged_at);
             self.touch_group(number);
         }
         self.touch_lane(lane_number);
@@ -262,7 +267,7 @@ impl Core {
         let (lane_id, memory) = (lane.id, self.lane_memory(number));
         if known.used && memory > Span::ZERO {
             if let Some(at) = known.started_at {
-                plan.writes.push(Write::Started(lane_id, attempt, at.min(known.send_by)));
+                plan.writes.push(Write::Started(lane_id, attempt, known.counts_at(at)));
             }
             plan.writes.push(Write::Ended(lane_id, attempt, ended_at));
         } else {
@@ -310,9 +315,10 @@ impl Core {
 
     /// Forgets history that binds nothing any more, here and in the store.
     pub(crate) fn trim_lane(&mut self, number: u32, now: Time, plan: &mut Plan) {
-        // Numbers and moments of attempts may disagree by as long as any of them had to be sent;
-        // with that as a margin, no attempt below a forgotten one is still needed.
-        let margin = self.settings.send_within(self.lanes[number].latest);
+        // Numbers and moments of attempts may disagree by as long as any of them had to be sent and
+        // to arrive; with that as a margin, no attempt below a forgotten one is still needed.
+        let lane = &self.lanes[number];
+        let margin = self.settings.send_within(lane.latest) + lane.most_slack;
         let memory = self.lane_memory(number) + margin;
         let lane = &mut self.lanes[number];
         let forgotten = lane.ledger.trim(memory, now, lane.binding_finish(memory, now));

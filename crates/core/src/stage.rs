@@ -267,9 +267,9 @@ impl Core {
         };
         let lane = &self.lanes[self.calls[call].lane];
         if job.named {
-            // The gap may run from the latest moment that a reserved attempt could start.
+            // The gap may run from the latest moment that a reserved attempt could arrive.
             let gap = lane.limits.gap(job.priority).max(lane.limits.spread_gap());
-            default.max(gap + self.settings.send_within(MOST_LATE))
+            default.max(gap + self.settings.send_within(MOST_LATE) + lane.slack)
         } else {
             ANY_WAIT
         }

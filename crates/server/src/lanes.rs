@@ -75,6 +75,10 @@ pub(crate) struct LaneForm {
     in_flight: Option<u32>,
     /// Where the gap is measured from.
     gap_from: Option<GapForm>,
+    /// How much longer one call may be on its way to the service than another. Left out: as a short
+    /// way needs.
+    #[schema(example = "10ms")]
+    slack: Option<String>,
     /// How long one attempt may take.
     timeout: Option<String>,
     /// The group whose limits hold too.
@@ -136,6 +140,11 @@ impl LaneForm {
             },
             windows: limits.into_iter().map(LimitForm::window).collect::<Result<_, _>>()?,
             in_flight: count("in_flight", self.in_flight, normal.in_flight)?,
+            slack: self
+                .slack
+                .map(|text| text.parse())
+                .transpose()
+                .map_err(|error| format!("`slack`: {error}"))?,
             timeout: span("timeout", self.timeout)?,
             group: self.group,
             fail_after: count("fail_after", self.fail_after, normal.fail_after)?,

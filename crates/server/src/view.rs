@@ -238,6 +238,8 @@ pub(crate) struct Rules {
     gaps: BTreeMap<&'static str, String>,
     /// Calls at once.
     in_flight: u32,
+    /// How much longer one call may be on its way to the service than another.
+    slack: String,
     timeout: Option<String>,
     group: Option<String>,
     /// Failures in a row after which it rests.
@@ -268,6 +270,7 @@ impl LaneShown {
                 every: text(lane.limits.every),
                 gaps: gaps(lane),
                 in_flight: lane.limits.in_flight.get(),
+                slack: lane.limits.slack().to_string(),
                 timeout: text(lane.limits.timeout),
                 group: lane.limits.group.clone(),
                 fail_after: lane.limits.fail_after.get(),

@@ -282,6 +282,8 @@ fn limits(rng: &mut Rng) -> Limits {
     limits.in_flight = n(*rng.pick(&[1, 1, 2, 4]));
     limits.timeout = rng.one_in(2).then(|| Span::millis(*rng.pick(&[500, 3_000, 15_000])));
     limits.fail_after = n(rng.range(2, 5));
+    limits.slack =
+        *rng.pick(&[None, Some(Span::ZERO), Some(Span::millis(30)), Some(Span::secs(1))]);
     if rng.one_in(5) {
         limits.gap_from = GapFrom::Finish;
     }

@@ -9,6 +9,7 @@ pub const MUTANTS: &[(Mutant, &str)] = &[
     (Mutant::WindowOffByOne, "L3"),
     (Mutant::WindowTooShort, "L3"),
     (Mutant::ChargedAtReserve, "L4"),
+    (Mutant::SlackIgnored, "L4"),
     (Mutant::SendByUnchecked, "L4"),
     (Mutant::ReservationNotAwaited, "L4"),
     (Mutant::PromisesPass, "L4"),

@@ -22,18 +22,23 @@ fn span(text: &str) -> Span {
 
 /// A gap between calls.
 pub fn every(gap: &str) -> Limits {
-    Limits { every: Some(span(gap)), ..Limits::default() }
+    Limits { every: Some(span(gap)), ..on_the_spot() }
 }
 
 /// Windows.
 pub fn windows(rates: &[&str]) -> Limits {
     let windows = rates.iter().map(|rate| Window::new(rate.parse().expect("a rate"))).collect();
-    Limits { windows, ..Limits::default() }
+    Limits { windows, ..on_the_spot() }
 }
 
 /// So many calls at once.
 pub fn at_once(calls: u32) -> Limits {
-    Limits { in_flight: NonZeroU32::new(calls).expect("above zero"), ..Limits::default() }
+    Limits { in_flight: NonZeroU32::new(calls).expect("above zero"), ..on_the_spot() }
+}
+
+/// Requests arrive when they start: round moments make better stories.
+pub fn on_the_spot() -> Limits {
+    Limits { slack: Some(Span::ZERO), ..Limits::default() }
 }
 
 /// The service answers.

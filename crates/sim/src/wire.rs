@@ -117,7 +117,8 @@ impl World {
         let (call, lane) = (request.call, request.lane.clone());
         let (timeout, tell) = (request.timeout, request.tell_start);
         self.end_leftovers(attempt);
-        self.book.arrives(attempt, now);
+        let travels = self.travel_time(attempt);
+        self.book.arrives(attempt, now + travels);
         let priority = self.book.priority_of(attempt);
         self.trace.note(now, format_args!("start #{} {lane} {priority}", call.job));
         let mut reaction = self.reaction(call, &lane);
@@ -139,6 +140,7 @@ impl World {
         if let Some(timeout) = timeout {
             self.after(timeout, Next::Timeout(attempt));
         }
+        reaction.after += travels;
         self.after(reaction.after, Next::Answer(attempt));
         let request = self.wire.get_mut(&attempt).expect("found above");
         request.reaction = Some(reaction);
@@ -154,6 +156,16 @@ impl World {
         let left_over: Vec<AttemptId> = self.wire.iter().filter_map(left_over).collect();
         for id in left_over {
             self.end(id);
+        }
+    }
+
+    /// How long a request is on its way: at most what its lane allows for that. In a story it is
+    /// that long for every other request, and for those between not at all.
+    fn travel_time(&mut self, attempt: AttemptId) -> Span {
+        match self.book.slack_of(attempt) {
+            Span::ZERO => Span::ZERO,
+            slack if self.manners.steady => slack.times(attempt.0 % 2),
+            slack => Span(self.rng.range(0, slack.0)),
         }
     }
 

@@ -213,6 +213,11 @@ pub(super) const SECTIONS: &[Reference] = &[
                 "The part of the gap that a call of each priority needs.",
             ),
             example(
+                "slack",
+                r#""10ms""#,
+                "How much longer one call may be on its way to the service than another: gaps and windows are longer by this, so that they hold where calls arrive and not only where they start. Without it: 2ms, or a 500th of the shortest window or gap if that is less.",
+            ),
+            example(
                 "timeout",
                 r#""30s""#,
                 "How long one attempt may take. Without it: as the tool decides.",

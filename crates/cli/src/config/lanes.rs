@@ -13,7 +13,7 @@ use super::document::{Notes, Section, element, shown};
 use super::headers::read_headers;
 use super::keys::LIMIT_KEYS;
 use super::nearest::nearest;
-use super::settings::{above_zero, count};
+use super::settings::{SPAN, above_zero, count};
 use super::{Config, LaneConfig};
 
 const RATES: &str = "an array of rates like [\"50/s\", \"1000/h\"]";
@@ -103,6 +103,7 @@ fn read_lane(
         gap_share: read_shares(section, "gap_share", normal.gap_share, notes),
         windows: windows.iter().map(|(_, window)| window.clone()).collect(),
         in_flight: count(section, "in_flight", MOST_IN_FLIGHT, notes).unwrap_or(normal.in_flight),
+        slack: section.parsed("slack", SPAN, notes),
         timeout: above_zero(section, "timeout", "nothing could be done in it", notes),
         group: read_group_name(section, groups, notes),
         fail_after: count(section, "fail_after", MOST_IN_FLIGHT, notes)
@@ -226,6 +227,7 @@ fn note_limits(
         LimitsError::Name(_) => section.place("group"),
         LimitsError::TooLong(key) | LimitsError::Zero(key) => section.place(key),
         LimitsError::InFlight(_) => section.place("in_flight"),
+        LimitsError::Slack(_) => section.place("slack"),
         LimitsError::Windows(_) => section.place("limits"),
         LimitsError::SameWindow(per) => last(&|window| window.rate.per == *per),
         LimitsError::KeepsAll(rate) => last(&|window| window.rate == *rate),

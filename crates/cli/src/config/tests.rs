@@ -71,6 +71,7 @@ fn everything_can_be_set() {
         limits = [{ limit = "1000/d", keep = { interactive = 0.2, rss = 1e-1 }, spread = true }]
         gap_from = "finish"
         gap_share.interactive = 0
+        slack = "20ms"
         timeout = "30s"
         group = "g"
         fail_after = 3
@@ -86,6 +87,7 @@ fn everything_can_be_set() {
     let limits = &config.lanes[1].limits;
     assert_eq!((limits.gap_from, limits.gap(Priority::Interactive)), (GapFrom::Finish, Span::ZERO));
     assert_eq!(limits.windows[0].allowed(Priority::Background), 700);
+    assert_eq!(limits.slack(), Span::millis(20));
     assert_eq!(config.groups[0].1.every, Some(Span::millis(10)));
 }
 
@@ -268,6 +270,7 @@ fn limits_that_cannot_be_meant_are_refused() {
         "lanes.x.limits = [{}]",
         "1:19: `lanes.x.limits`: this limit lacks its rate, as in `limit = \"50/s\"`",
     );
+    check("[lanes.x]\nslack = '2s'", "2:9: `lanes.x`: `slack = 2s` is more than 1s");
 }
 
 #[test]

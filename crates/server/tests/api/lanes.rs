@@ -38,14 +38,16 @@ async fn a_lane_is_stopped_let_go_on_forgiven_and_given_other_limits() {
     let resumed = daemon.post("/api/v1/lanes/shop/resume", "").await.json();
     assert_eq!((&resumed["paused"], &resumed["why_closed"]), (&json!(false), &json!(null)));
     assert_eq!(daemon.post("/api/v1/lanes/shop/reset", "").await.status, 200);
-    let rules = r#"{"limits": ["10/s", {"limit": "100/d", "keep": {"interactive": 0.2}}], "in_flight": 2, "every": "10ms"}"#;
+    let rules = r#"{"limits": ["10/s", {"limit": "100/d", "keep": {"interactive": 0.2}}], "in_flight": 2, "every": "10ms", "slack": "5ms"}"#;
     let changed = daemon.ask("PUT", "/api/v1/lanes/shop", &[], rules).await.json();
     let limits = json!([{"limit": "10/s", "used": 0}, {"limit": "100/d", "used": 0}]);
     assert_eq!((&changed["limits"], &changed["rules"]["in_flight"]), (&limits, &json!(2)));
+    assert_eq!(changed["rules"]["slack"], "5ms");
     for wrong in [
         r#"{"limits": ["10/x"]}"#,
         r#"{"in_flight": 0}"#,
         r#"{"every": "0s"}"#,
+        r#"{"slack": "2s"}"#,
         r#"{"colour": 1}"#,
         "[]",
         r#"{"group": "none"}"#,

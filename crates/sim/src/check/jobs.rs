@@ -177,7 +177,8 @@ impl Book {
         };
         let lane = self.lanes.get(&job.calls[place].lane)?;
         let gap = LaneBook::gap(lane.limits(), job.priority)
-            + self.setup.settings.send_within(paceline_core::MOST_LATE);
+            + self.setup.settings.send_within(paceline_core::MOST_LATE)
+            + lane.limits().slack();
         job.named.then(|| default.max(gap))
     }
 

@@ -75,6 +75,39 @@ fn l2_a_gap_from_the_finish_survives_a_restart() {
 }
 
 #[test]
+fn l4_what_may_be_long_on_its_way_counts_where_it_arrives_at_the_latest() {
+    let slow = |limits| Limits { slack: Some(Span::millis(300)), ..limits };
+    let world = World::new().lane("far", slow(windows(&["2/10s"])));
+    let mut world = world.lane("gap", slow(every("5s"))).latency("100ms");
+    for n in 1..=3 {
+        world.submit(job(n).on("far"));
+    }
+    for n in 4..=5 {
+        world.submit(job(n).on("gap"));
+    }
+    world.run_for("2s");
+    world.crash_for("1s");
+    insta::assert_snapshot!(world.run_for("20s"), @"
+     0.000 start #1 far background
+     0.000 start #4 gap background
+     0.100 done #4 gap
+     0.100 report #4 done, all
+     0.400 done #1 far
+     0.400 report #1 done, all
+     0.400 start #2 far background
+     0.800 done #2 far
+     0.800 report #2 done, all
+     2.000 crash
+     5.300 start #5 gap background
+     5.400 done #5 gap
+     5.400 report #5 done, all
+    10.300 start #3 far background
+    10.700 done #3 far
+    10.700 report #3 done, all
+    ");
+}
+
+#[test]
 fn l3_a_window_opens_when_its_oldest_attempt_leaves_and_a_cost_waits_for_its_whole_room() {
     let mut world = World::new()
         .lane("arxiv", Limits { in_flight: NonZeroU32::new(5).expect("5"), ..windows(&["3/10s"]) });

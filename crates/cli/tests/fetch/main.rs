@@ -15,6 +15,10 @@ use std::thread::JoinHandle;
 
 use paceline_mock::files::{Files, content};
 
+/// A busy machine holds one request up so much longer than the next, on its way to the server's
+/// stamp. Where a limit is not kept at all, requests come within a few milliseconds.
+const HELD_UP: paceline::Span = paceline::Span::millis(40);
+
 /// What a stopwatch in the hand of the user would show.
 #[expect(clippy::disallowed_methods, reason = "the program is measured from outside")]
 fn now() -> std::time::Instant {

@@ -1,6 +1,7 @@
 //! `paceline serve`: the daemon, from its configuration to its end.
 
 mod log;
+mod own;
 mod reload;
 
 use std::net::SocketAddr;
@@ -15,6 +16,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::SignalKind;
 
 use self::log::Form;
+pub(crate) use self::own::OwnDoor;
 use crate::config::{Config, ServerConfig};
 use crate::daemon::{Daemon, Posted, new_token};
 use crate::engine::{Engine, For, start_with};
@@ -124,11 +126,24 @@ impl Owner {
             return Err(Usage(what).into());
         }
         if !tokens.is_empty() {
-            let sha256 = data_encoding::HEXLOWER.decode(digest(&self.token).as_bytes())?;
-            let sha256 = sha256.try_into().map_err(|_| anyhow::anyhow!("a digest has 32 bytes"))?;
-            tokens.push(Token { name: "owner".to_string(), sha256, role: Role::Admin });
+            tokens.push(self.admits()?);
         }
         Ok(Access { tokens, hosts })
+    }
+
+    /// What a server knows of the token.
+    fn admits(&self) -> anyhow::Result<Token> {
+        let sha256 = data_encoding::HEXLOWER.decode(digest(&self.token).as_bytes())?;
+        let sha256 = sha256.try_into().map_err(|_| anyhow::anyhow!("a digest has 32 bytes"))?;
+        Ok(Token { name: "owner".to_string(), sha256, role: Role::Admin })
+    }
+
+    /// Says beside the store where this process is asked.
+    fn post(&self, config: &Config, address: SocketAddr) -> anyhow::Result<Posted> {
+        let (pid, token) = (std::process::id(), Some(self.token.clone()));
+        let config_file = config.file.as_deref().and_then(|file| file.canonicalize().ok());
+        let daemon = Daemon { pid, address, config: config_file, token };
+        daemon.post(&config.store_path).context("cannot write beside the store")
     }
 }
 
@@ -159,11 +174,7 @@ impl Up {
         let terms = Terms { access, max_body: config.server.max_body() };
         let server = Server::new(engine.pace.clone(), engine.doors.clone(), terms);
         // Tokens may come with a reload: the owner's is there from the beginning.
-        let token = Some(owner.token.clone());
-        let (pid, file) = (std::process::id(), config.file.as_deref());
-        let file = file.and_then(|file| file.canonicalize().ok());
-        let posted = Daemon { pid, address, config: file, token }.post(&config.store_path);
-        let posted = posted.context("cannot write beside the store")?;
+        let posted = owner.post(&config, address)?;
         let parked = engine.pace.summary().await?.parked;
         if parked > 0 {
             tracing::warn!(parked, "calls wait for lanes, or for kinds of work, that are not here");

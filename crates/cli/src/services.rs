@@ -58,8 +58,9 @@ Services and rosters are described in the configuration: see `paceline config pr
 never run twice at once, whoever asks, and keeps the limits of its lane. Ctrl-C lets what runs
 finish; the next start goes on with the rest.
 
-A daemon (`paceline serve`) that owns the store runs its rosters by itself, and one service when it
-is asked to; then Ctrl-C only ends the waiting.
+While it runs, `status`, `run NAME` and `reset` ask it, as do `paceline job` and `lane`. A daemon
+(`paceline serve`) that owns the store runs its rosters by itself, and one service when it is asked
+to; then Ctrl-C only ends the waiting.
 
 Exit codes: 0 done, 1 failed or not found, 2 wrong usage, 75 deferred by limits, 130 interrupted.";
 
@@ -89,7 +90,7 @@ fn run_now(config: &Config, name: Option<&str>, form: Form) -> anyhow::Result<Ex
                 run::asked(&door, name, form).await
             }
             (Some(_), None) => {
-                let what = "the daemon runs the rosters: `paceline services status` shows them";
+                let what = "the rosters are run already: `paceline services status` shows them";
                 Err(Later(what.to_string()).into())
             }
             (None, Some(name)) => {

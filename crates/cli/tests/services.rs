@@ -463,18 +463,47 @@ fn a_run_by_hand_needs_not_be_due_and_its_result_is_the_exit_code() {
 }
 
 #[test]
-fn s3_a_store_that_is_in_use_defers_a_run_by_hand() {
+fn rosters_in_the_foreground_can_be_asked_by_their_owner() {
     let home = Home::new(
         "[services.a]\nrun = ['sh', '-c', './say a; sleep 1000']\n\
+         [services.b]\nrun = ['sh', '-c', './say b; echo hello']\nevery = '1h'\n\
          [rosters.all]\ncheck = '1h'\nservices = ['a']\n",
     );
     let rosters = home.start();
     rosters.until("a", "running");
+    let at = home.path().join("p.db.daemon");
+    until(|| at.exists());
+    let table = String::from_utf8_lossy(&home.run(&["status"]).stdout).into_owned();
+    assert!(table.contains("a        running"), "{table}");
+    let output = home.run(&["run", "b"]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(home.run(&["status", "b", "--output"]).stdout, b"hello\n");
+    assert_eq!(home.run(&["reset", "b"]).status.code(), Some(0));
+    assert_eq!(home.status()["services"][1]["last_at"], Value::Null);
+    assert_eq!(home.run(&["run"]).status.code(), Some(75), "they are run already");
+    assert_eq!(home.log(), ["a", "b"], "nothing was run twice");
+    // Whoever may not read the file is not let in.
+    let told: Value = serde_json::from_slice(&fs::read(&at).expect("a file")).expect("JSON");
+    let address = told["address"].as_str().expect("an address");
+    let mut stranger = std::net::TcpStream::connect(address).expect("it listens");
+    let request = format!("GET /api/v1/services HTTP/1.1\r\nhost: {address}\r\n\r\n");
+    std::io::Write::write_all(&mut stranger, request.as_bytes()).expect("sent");
+    let mut answer = [0; 12];
+    std::io::Read::read_exact(&mut stranger, &mut answer).expect("an answer");
+    assert_eq!(&answer, b"HTTP/1.1 401");
+    drop(rosters);
+    assert!(!at.exists(), "the file goes with the door");
+}
+
+#[test]
+fn s3_a_store_that_is_in_use_defers_a_run_by_hand() {
+    let home = Home::new("[services.a]\nrun = ['./say', 'a']\n");
+    let _other = Sqlite::open(&home.path().join("p.db")).expect("a store");
     let output = home.run(&["run", "a"]);
     assert_eq!(output.status.code(), Some(75));
     let words = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(words.contains(&format!("is in use by process {}", rosters.child.id())), "{words}");
-    assert_eq!(home.log(), ["a"], "it was not run twice");
+    assert!(words.contains(&format!("is in use by process {}", std::process::id())), "{words}");
+    assert_eq!(home.log(), [""; 0], "it was not run");
 }
 
 #[test]
@@ -574,7 +603,7 @@ fn a_daemon_runs_a_service_when_it_is_asked_to() {
     let all = home.run(&["run"]);
     assert_eq!(all.status.code(), Some(75));
     let words = String::from_utf8_lossy(&all.stderr).into_owned();
-    assert!(words.starts_with("error: the daemon runs the rosters"), "{words}");
+    assert!(words.starts_with("error: the rosters are run already"), "{words}");
     let good = home.run(&["run", "a"]);
     assert_eq!(good.status.code(), Some(0), "{}", String::from_utf8_lossy(&good.stderr));
     assert!(String::from_utf8_lossy(&good.stdout).ends_with("  a  done\n"));

@@ -21,6 +21,7 @@ use crate::form::Form;
 use crate::interrupt::Signals;
 use crate::job::why_of;
 use crate::output::{data, say};
+use crate::serve::OwnDoor;
 use crate::table::plain;
 
 /// How long what runs may take to finish after Ctrl-C.
@@ -59,24 +60,33 @@ pub(super) async fn rosters(config: &Config, form: Form) -> anyhow::Result<Exit>
     let engine = start_with(config, For::Rosters, |builder| {
         // From before the first run begins.
         events = Some(builder.events());
-        builder
+        builder.keep_events(u64::from(config.server.keep_events))
     });
-    let pace = engine.await?.pace;
+    let engine = engine.await?;
+    let pace = &engine.pace;
     let events = events.expect("the engine was built");
+    let door = async {
+        match OwnDoor::open(config, &engine).await {
+            Ok(door) => door.attend().await,
+            Err(error) => say(format_args!("cannot be asked while it runs: {error:#}")),
+        }
+        std::future::pending::<()>().await;
+    };
     let mut signals = signals()?;
     let (rosters, services) = (config.rosters.len(), config.services.len());
     say(format_args!("rosters: {rosters}, services: {services}; Ctrl-C stops"));
     let told = tokio::select! {
         () = signals.next() => None,
         ended = pace.ended() => return Err(ended.into()),
-        told = tell(&pace, events, form) => Some(told),
+        told = tell(pace, events, form) => Some(told),
+        () = door => unreachable!("it is attended until then"),
     };
     if let Some(told) = told {
         // Nobody reads what it tells: programs are not left running for that.
         pace.stop(Duration::ZERO).await?;
         return told.map(|()| Exit::Failed);
     }
-    stop(&pace, signals).await?;
+    stop(pace, signals).await?;
     say("stopped; the next start goes on with what is left");
     Ok(Exit::Interrupted)
 }

@@ -40,7 +40,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// One way in.
 pub(crate) enum Door {
-    /// A daemon owns the store.
+    /// A daemon owns the store, or another command that lets its owner in.
     Daemon(Daemon),
     /// Nobody does: this process, for a moment. It starts nothing.
     Store(Box<Server>, Paceline),

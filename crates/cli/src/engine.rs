@@ -132,8 +132,8 @@ pub(crate) async fn start_with(
                     ));
                 }
                 if waited >= PATIENCE {
-                    let hint =
-                        "`paceline serve`, unlike other commands, can be asked while it runs";
+                    let hint = "`serve` and `services run`, unlike other commands, can be asked \
+                                while they run";
                     return Err(Later(format!("{error} ({hint})")).into());
                 }
             }

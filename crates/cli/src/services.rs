@@ -80,7 +80,7 @@ pub fn run(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
     }
 }
 
-/// The daemon runs what it is told to; without one, this process does.
+/// Whoever owns the store runs what it is told to; if nobody does, this process.
 fn run_now(config: &Config, name: Option<&str>, form: Form) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {

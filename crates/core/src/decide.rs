@@ -292,7 +292,9 @@ impl Core {
     fn key(&self, lane: &Lane, head: &Head) -> Key {
         let order = match self.settings.across_lanes {
             AcrossLanes::Oldest => head.waiting.place.joined_at,
-            AcrossLanes::Turns => lane.last_start.into_iter().max().unwrap_or(Time::ZERO),
+            AcrossLanes::Turns => {
+                lane.last_start.into_iter().max().unwrap_or(Time::ZERO) - lane.slack
+            }
         };
         let Waiting { place, call, .. } = head.waiting;
         Key { rank: head.rank, order: order.0, seq: place.seq, call }

@@ -4,7 +4,7 @@ use crate::core::Core;
 use crate::job::Submission;
 use crate::lane::{Demand, Lane};
 use crate::ledger::Ledger;
-use crate::limits::Window;
+use crate::limits::{GapFrom, Window};
 use crate::priority::Priority;
 use crate::time::{Now, Span, Time};
 
@@ -36,9 +36,13 @@ impl Core {
         for priority in Priority::ALL.into_iter().filter(|other| *other <= demand.priority) {
             let waiting = lane.queues.of(priority).len() as u64;
             ahead += waiting;
-            if lane.gap(priority) > Span::ZERO {
-                gaps += (lane.gap(priority) + lane.slack).times(waiting);
-            }
+            let gap = lane.gap(priority);
+            // A finish is seen here, after all ways.
+            let slack = match lane.limits.gap_from {
+                GapFrom::Start if gap > Span::ZERO => lane.slack,
+                GapFrom::Start | GapFrom::Finish => Span::ZERO,
+            };
+            gaps += (gap + slack).times(waiting);
         }
         let ahead = Ahead { calls: ahead, slack: lane.slack };
         let windows = lane.limits.windows.iter().zip(lane.since);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::health::Health;
 use crate::job::{AttemptId, LaneId};
 use crate::ledger::Ledger;
-use crate::limits::{GapFrom, Limits, MOST_SLACK, MOST_WINDOWS, Portion, Window};
+use crate::limits::{GapFrom, GroupLimits, Limits, MOST_SLACK, MOST_WINDOWS, Portion, Window};
 use crate::mutant::Mutant;
 use crate::outcome::Announced;
 use crate::pending::Pending;
@@ -139,8 +139,10 @@ pub(crate) struct Lane {
     pub(crate) finished: [(Time, AttemptId); 4],
     /// Where it stands among the idle lanes, if it does (L10).
     pub(crate) idle_from: Time,
-    /// The longest `slack` that its attempts had.
+    /// The longest slack that its attempts had, and the shortest since its service last announced
+    /// anything.
     pub(crate) most_slack: Span,
+    announced_slack: Span,
 }
 
 impl Lane {
@@ -151,9 +153,10 @@ impl Lane {
             since: [now; MOST_WINDOWS],
             longest: longest(&limits),
             spread: limits.spread_gap(),
-            slack: limits.slack(),
+            slack: Span::ZERO,
             trim_at: 0,
-            most_slack: limits.slack(),
+            most_slack: Span::ZERO,
+            announced_slack: Span::ZERO,
             limits,
             group: None,
             made: false,
@@ -231,7 +234,7 @@ impl Lane {
         if self.limits.gap_from == GapFrom::Finish {
             return known;
         }
-        // Until its start is known, an attempt counts at the latest moment it could start (L4).
+        // Until its start is known, an attempt counts at the latest moment it could arrive (L4).
         known.max(self.pending.latest(only))
     }
 
@@ -314,8 +317,10 @@ impl Lane {
         }
     }
 
-    fn announced_opening(&self, announced: &Announced, since: Time, cost: u32) -> Opening {
+    fn announced_opening(&self, announced: &Announced, said_at: Time, cost: u32) -> Opening {
         let mut at = Time::ZERO;
+        // What started before was counted by the service, first of all the call that it answered.
+        let since = said_at + self.announced_slack;
         if let Some(rate) = announced.window {
             let max = u64::from(rate.max.get()).max(u64::from(cost));
             at = self.ledger.opening(rate.per, max, since, cost);
@@ -323,7 +328,7 @@ impl Lane {
         if let Some((left, span)) = announced.left {
             let used = self.ledger.used(Span(u64::MAX), since, since);
             if used + u64::from(cost) > u64::from(left) {
-                at = at.max(since + span);
+                at = at.max(said_at + span);
             }
         }
         Opening { at, cause: Cause::Window }
@@ -373,12 +378,23 @@ impl Lane {
         moments.iter_mut().zip(&limits.windows).for_each(|(at, window)| *at = since(window));
         self.since = moments;
         (self.longest, self.spread) = (longest(&limits), limits.spread_gap());
-        self.slack = limits.slack();
-        self.most_slack = self.most_slack.max(self.slack);
         self.limits = limits;
         if self.health.narrowed.is_some_and(|narrow| narrow >= self.limits.in_flight.get()) {
             self.health.narrowed = None;
         }
+    }
+
+    /// Its limits, or the group that shares them, are others now.
+    pub(crate) fn allow_slack(&mut self, group: Option<&GroupLimits>) {
+        self.slack = self.limits.slack(group);
+        self.most_slack = self.most_slack.max(self.slack);
+        self.announced_slack = self.announced_slack.min(self.slack);
+    }
+
+    /// Its service has said something about its limits (L8).
+    pub(crate) fn announce(&mut self, announced: Announced, now: Time) {
+        self.announced = Some(Box::new((announced, now)));
+        self.announced_slack = self.slack;
     }
 
     /// What must survive besides its attempts.

@@ -43,6 +43,8 @@ pub struct LaneStatus {
     pub made: bool,
     /// Its rules.
     pub limits: Arc<Limits>,
+    /// How much later than its start a call counts, also where the rules do not say (L4).
+    pub slack: Span,
 }
 
 impl Core {
@@ -137,6 +139,7 @@ impl Core {
             self.move_waits(lane, moved, group);
         }
         self.lanes[lane].reconfigure(limits.clone(), now);
+        self.allow_slack(lane);
         if !remembered && self.lane_memory(lane) > Span::ZERO {
             self.charge_pending(lane);
         }
@@ -196,8 +199,14 @@ impl Core {
         let mut lane = Lane::new(id, name.clone(), limits.clone(), now);
         lane.group = limits.group.as_deref().and_then(|name| self.group_named(name));
         let number = self.lanes.insert(lane);
+        self.allow_slack(number);
         self.lane_names.insert(name, number);
         number
+    }
+
+    fn allow_slack(&mut self, lane: u32) {
+        let lane = &mut self.lanes[lane];
+        lane.allow_slack(lane.group.map(|group| &self.groups[group].limits));
     }
 
     /// The lane of this name, made from a template if need be.
@@ -356,6 +365,7 @@ impl Core {
             rung: lane.health.rung,
             paused: lane.paused,
             limits: lane.limits.clone(),
+            slack: lane.slack,
         }
     }
 

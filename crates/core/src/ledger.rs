@@ -16,7 +16,7 @@ const GRAINS_PER_WINDOW: u64 = 1_024;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// When it started; while that is not known, when it starts at the latest.
+    /// When it arrived at the latest, by its start; while that is not known, by its `send_by`.
     at: Time,
     /// Cost of this and all earlier entries together.
     sum: u64,

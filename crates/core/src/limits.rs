@@ -15,8 +15,8 @@ pub const MOST_WINDOWS: usize = 8;
 pub const MOST_IN_FLIGHT: u32 = 100_000;
 /// How much the way to one service may vary.
 pub const MOST_SLACK: Span = Span::secs(1);
-/// How much a short way varies, and the part of the shortest window or gap that is given for it at
-/// most.
+/// How much a short way varies, and the part of the shortest window or gap that is given up for it
+/// at most.
 const USUAL_SLACK: Span = Span::millis(2);
 const USUAL_SLACK_PART: u64 = 500;
 
@@ -156,11 +156,17 @@ impl Limits {
         self.windows.iter().map(Window::spread_gap).max().unwrap_or(Span::ZERO)
     }
 
-    /// How much later than its start a call may arrive, and so counts.
-    pub fn slack(&self) -> Span {
+    /// How much later than its start a call may arrive, and so counts. Without a word about it: as a
+    /// short way needs, and little of any window or gap that it makes longer, be it the group's.
+    pub fn slack(&self, group: Option<&GroupLimits>) -> Span {
         let usual = || {
-            let windows = self.windows.iter().map(|window| window.rate.per);
-            let shortest = windows.chain(self.every).min().unwrap_or(Span::ZERO);
+            let windows = group.map_or(&[][..], |group| &group.windows);
+            let windows = self.windows.iter().chain(windows).map(|window| window.rate.per);
+            let spread = self.spread_gap();
+            let gaps = Priority::ALL.map(|priority| self.gap(priority).max(spread)).into_iter();
+            let gaps = gaps.chain(group.map(GroupLimits::gap));
+            let spans = windows.chain(gaps).filter(|span| *span > Span::ZERO);
+            let shortest = spans.min().unwrap_or(Span::ZERO);
             Span(shortest.0 / USUAL_SLACK_PART).min(USUAL_SLACK)
         };
         self.slack.unwrap_or_else(usual)
@@ -235,7 +241,7 @@ pub enum LimitsError {
     /// More at once than any lane takes.
     #[error("`in_flight = {0}` is more than {MOST_IN_FLIGHT}")]
     InFlight(u32),
-    /// No way varies by so much.
+    /// More than is allowed for.
     #[error("`slack = {0}` is more than {MOST_SLACK}")]
     Slack(Span),
     /// More windows than are looked at.
@@ -298,16 +304,24 @@ mod tests {
 
     #[test]
     fn l4_a_lane_that_says_nothing_has_the_slack_of_a_short_way_and_never_much() {
-        let slack = |every: Option<Span>, rates: &[&str]| {
+        let lane = |every: Option<Span>, rates: &[&str]| {
             let windows = rates.iter().map(|rate| window(rate)).collect();
-            Limits { every, windows, ..Limits::default() }.slack()
+            Limits { every, windows, ..Limits::default() }
         };
-        assert_eq!(slack(None, &[]), Span::ZERO);
-        assert_eq!(slack(None, &["50/s", "1000/d"]), Span::millis(2));
-        assert_eq!(slack(Some(Span::millis(100)), &["50/s"]), Span(200));
+        assert_eq!(lane(None, &[]).slack(None), Span::ZERO);
+        assert_eq!(lane(None, &["50/s", "1000/d"]).slack(None), Span::millis(2));
+        let interactive = "its gap is a tenth";
+        assert_eq!(lane(Some(Span::secs(1)), &[]).slack(None), Span(200), "{interactive}");
+        let mut spread = lane(None, &["1000/s"]);
+        spread.windows[0].spread = true;
+        assert_eq!(spread.slack(None), Span(2), "calls are 1 ms apart");
+        let group = GroupLimits { windows: vec![window("3/s")], ..GroupLimits::default() };
+        assert_eq!(lane(None, &[]).slack(Some(&group)), Span::millis(2));
+        let group = GroupLimits { every: Some(Span::millis(10)), ..group };
+        assert_eq!(lane(None, &["1000/h"]).slack(Some(&group)), Span(20));
         let said =
             Limits { slack: Some(Span::ZERO), every: Some(Span::secs(1)), ..Limits::default() };
-        assert_eq!(said.slack(), Span::ZERO);
+        assert_eq!(said.slack(Some(&group)), Span::ZERO);
     }
 
     #[track_caller]

@@ -1,4 +1,4 @@
-//! Attempts whose real start is not known yet, by the latest moment they could start (L4).
+//! Attempts whose real start is not known yet, by the latest moment they could arrive (L4).
 
 use std::collections::VecDeque;
 
@@ -24,7 +24,7 @@ impl Pending {
         }
     }
 
-    /// The latest moment at which one of them could start, of one priority or of any.
+    /// The latest moment at which one of them could arrive, of one priority or of any.
     pub(crate) fn latest(&self, only: Option<Priority>) -> Time {
         let mut newest = self.0.iter().rev();
         let found = newest.find(|(_, _, priority)| only.is_none_or(|only| *priority == only));

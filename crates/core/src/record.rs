@@ -25,7 +25,7 @@ pub enum Write {
     Call(CallRecord),
     /// An attempt is promised (L4).
     Reserve(Reservation),
-    /// Its real start is known.
+    /// Its real start is known, and so where it counts.
     Started(LaneId, AttemptId, Time),
     /// It has ended and is now history.
     Ended(LaneId, AttemptId, Time),
@@ -128,7 +128,7 @@ pub struct Reservation {
     pub priority: Priority,
     /// What it costs in every window.
     pub cost: u32,
-    /// When it starts at the latest; once known, when it did.
+    /// Where it counts: when it arrives at the latest, by its start once that is known.
     pub at: Time,
     /// When it ended.
     pub ended_at: Option<Time>,

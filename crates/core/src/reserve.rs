@@ -9,7 +9,7 @@ use crate::record::{Reservation, Write};
 use crate::time::{Now, Span, Time};
 
 impl Core {
-    /// Promises one attempt of a queued call: charged at the latest moment it could start.
+    /// Promises one attempt of a queued call: charged at the latest moment it could arrive.
     pub(crate) fn reserve(&mut self, number: u32, now: Now, plan: &mut Plan) {
         let attempt = AttemptId(self.next.attempt);
         self.next.attempt += 1;
@@ -163,7 +163,7 @@ impl Core {
         shared || call.state == State::Running
     }
 
-    /// The real start of an attempt is known: from now on it counts at that moment.
+    /// The real start of an attempt is known: from now on it counts by that moment.
     pub fn started(&mut self, attempt: AttemptId, at: Time) {
         let Some(known) = self.attempts.get_mut(&attempt) else { return };
         if known.started_at.is_some() || !known.used {
@@ -174,8 +174,8 @@ impl Core {
         let (charged_at, counts_at) = (known.charged_at(), known.counts_at(at));
         let lane = &mut self.lanes[lane_number];
         // It needed less than half of the time that others have now too.
-        let halved = |late: u8| at + self.settings.send_within(late - 1) < known.send_by;
-        if late > 0 && late == lane.late && halved(late) {
+        let send_by = known.send_by;
+        if late > 0 && late == lane.late && at + self.settings.send_within(late - 1) < send_by {
             lane.late -= 1;
         }
         lane.pending.remove(&(charged_at, attempt, priority));

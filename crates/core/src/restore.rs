@@ -133,7 +133,7 @@ impl Restore {
         }
     }
 
-    /// Every reservation is still charged, at the latest moment it could have started.
+    /// Every reservation is still charged, at the latest moment it could have arrived.
     fn reservation(&mut self, reservation: Reservation) {
         let Some(&number) = self.lanes.get(&reservation.lane) else { return };
         let core = &mut self.core;

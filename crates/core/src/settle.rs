@@ -84,7 +84,7 @@ impl Core {
             // is left.
             let others = (lane.in_flight + lane.untold).saturating_sub(1);
             announced.left = announced.left.map(|(left, span)| (left.saturating_sub(others), span));
-            lane.announced = Some(Box::new((announced, now.time)));
+            lane.announce(announced, now.time);
         }
         let remembered =
             |health: &crate::health::Health| crate::health::Health { streak: 0, ..health.clone() };

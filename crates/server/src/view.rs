@@ -270,7 +270,7 @@ impl LaneShown {
                 every: text(lane.limits.every),
                 gaps: gaps(lane),
                 in_flight: lane.limits.in_flight.get(),
-                slack: lane.limits.slack().to_string(),
+                slack: lane.slack.to_string(),
                 timeout: text(lane.limits.timeout),
                 group: lane.limits.group.clone(),
                 fail_after: lane.limits.fail_after.get(),

@@ -76,7 +76,7 @@ impl Heard {
 /// Violations beyond this say nothing new.
 const MOST_VIOLATIONS: usize = 20;
 /// An opening is used within this.
-const SLACK: Span = Span::millis(1);
+const PROMPT: Span = Span::millis(1);
 
 /// Everything promised and everything seen.
 #[derive(Debug)]
@@ -186,9 +186,9 @@ impl Book {
         wake_at: Option<Time>,
     ) {
         if let Some(must) = self.must_wake {
-            let must = must.max(self.busy_until) + SLACK;
+            let must = must.max(self.busy_until) + PROMPT;
             if now.time > must {
-                let late = now.time.since(must) + SLACK;
+                let late = now.time.since(must) + PROMPT;
                 self.broken("W5", format!("a turn was needed {late} earlier"));
             }
         }

@@ -118,7 +118,7 @@ impl World {
         let (timeout, tell) = (request.timeout, request.tell_start);
         self.end_leftovers(attempt);
         let travels = self.travel_time(attempt);
-        self.book.arrives(attempt, now + travels);
+        self.book.arrives(attempt, now, now + travels);
         let priority = self.book.priority_of(attempt);
         self.trace.note(now, format_args!("start #{} {lane} {priority}", call.job));
         let mut reaction = self.reaction(call, &lane);

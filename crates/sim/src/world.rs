@@ -371,7 +371,8 @@ impl World {
         let lost = self.tap.with(|tap| std::mem::take(&mut tap.lost));
         if Mutant::ReservationNotAwaited.on() {
             for reservation in lost {
-                self.book.arrives(reservation.attempt, self.clock.truth);
+                let now = self.clock.truth;
+                self.book.arrives(reservation.attempt, now, now);
             }
         }
     }

@@ -40,7 +40,7 @@ pub(super) struct Running {
 
 impl Program {
     /// Starts it up to the gate.
-    pub(super) fn start(&self, run: &Run, call: &Call) -> Result<Running, Failure> {
+    pub(super) fn start(&self, run: &Run, hold: Hold) -> Result<Running, Failure> {
         self.find()?;
         let failed = |error: io::Error| {
             Failure::transient("start").because(&format!("`{}`: {error}", self.run[0]))
@@ -61,10 +61,8 @@ impl Program {
         let group = child.id().and_then(Group::of);
         let group = group.ok_or_else(|| failed(io::Error::other("it is gone already")))?;
         let output = receiver(output).map_err(failed)?;
-        // From now on, though it is not kept yet: whoever drops this may do so at any await.
-        let forgets = run.own_note.then(|| (call.clone(), run.group_note.clone()));
-        let (patience, hold) = (run.patience, Some(call.hold()));
-        Ok(Running { child, output, talks: true, group, patience, hold, forgets })
+        let (patience, hold) = (run.patience, Some(hold));
+        Ok(Running { child, output, talks: true, group, patience, hold, forgets: None })
     }
 
     /// Whether there is such a program; the shell at the gate could only say it in its own words.
@@ -132,6 +130,11 @@ impl Running {
             }
             drop(hold);
         })
+    }
+
+    /// This note is forgotten when the group is gone.
+    pub(super) fn forgets(&mut self, call: &Call, note: &str) {
+        self.forgets = Some((call.clone(), note.to_string()));
     }
 
     /// Ends whatever is left of the group, and returns when it is gone.

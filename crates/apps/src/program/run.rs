@@ -63,7 +63,7 @@ impl Run {
     /// Runs a program, after the end of what an earlier run left behind.
     pub(crate) async fn of(&self, program: &Program, call: &Call) -> Result<Over, Failed> {
         self.end_leftover(call).await?;
-        let mut running = match program.start(self, call) {
+        let mut running = match program.start(self, call.hold()) {
             Ok(running) => running,
             Err(failure) => {
                 self.forget_output(call).await?;
@@ -72,6 +72,11 @@ impl Run {
         };
         // Here, and not after the commit below, which may take a while (L4).
         call.sending()?;
+        if self.own_note {
+            // Before it is kept, since whoever drops this may do so at any await; and not before it
+            // is this run's, since one that came too late has a successor with its own.
+            running.forgets(call, &self.group_note);
+        }
         let group = serde_json::to_vec(&running.group).expect("numbers are JSON");
         // The promise before the call: whoever comes after a crash knows what to end.
         let kept = call.keep(&self.group_note, Some(&group));

@@ -87,7 +87,7 @@ fn everything_can_be_set() {
     let limits = &config.lanes[1].limits;
     assert_eq!((limits.gap_from, limits.gap(Priority::Interactive)), (GapFrom::Finish, Span::ZERO));
     assert_eq!(limits.windows[0].allowed(Priority::Background), 700);
-    assert_eq!(limits.slack(), Span::millis(20));
+    assert_eq!(limits.slack, Some(Span::millis(20)));
     assert_eq!(config.groups[0].1.every, Some(Span::millis(10)));
 }
 

@@ -178,7 +178,7 @@ impl Book {
         let lane = self.lanes.get(&job.calls[place].lane)?;
         let gap = LaneBook::gap(lane.limits(), job.priority)
             + self.setup.settings.send_within(paceline_core::MOST_LATE)
-            + lane.limits().slack();
+            + self.slack(lane.limits());
         job.named.then(|| default.max(gap))
     }
 

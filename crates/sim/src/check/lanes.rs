@@ -33,7 +33,10 @@ pub(super) struct Try {
     /// The highest rank that its age allowed when it was reserved (P2).
     pub(super) rank: Priority,
     pub(super) rules: Arc<InForce>,
-    /// What the engine must count it at: the latest start, then the real one.
+    /// How long it may be on its way.
+    pub(super) slack: Span,
+    /// What the engine must count it at: its arrival at the latest, by the latest start or, once
+    /// that is known, by the real one.
     pub(super) counts_at: Time,
     /// The same as the store knows it.
     pub(super) durable_at: Time,
@@ -260,6 +263,19 @@ pub(super) fn window_opening(mut spent: Vec<(Time, u32)>, rate: Rate, allowed: u
 }
 
 impl Book {
+    /// How long a request may be on its way: as its lane says, else 2 ms or a 500th of the shortest
+    /// window or gap that it makes longer.
+    pub(super) fn slack(&self, limits: &Limits) -> Span {
+        let group = limits.group.as_ref().and_then(|name| self.groups.get(name));
+        let group = group.map(|group| &group.limits);
+        let windows = group.into_iter().flat_map(|group| &group.windows).chain(&limits.windows);
+        let gaps = Priority::ALL.map(|rank| LaneBook::gap(limits, rank)).into_iter();
+        let spans = windows.map(|window| window.rate.per).chain(gaps);
+        let spans = spans.chain(group.and_then(|group| group.every));
+        let shortest = spans.filter(|span| *span > Span::ZERO).min().unwrap_or_default();
+        limits.slack.unwrap_or(Span(shortest.0 / 500).min(Span::millis(2)))
+    }
+
     /// Limits as configured at a start.
     pub(super) fn configure_all(&mut self, now: Time) {
         let setup = self.setup.clone();

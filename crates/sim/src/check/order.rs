@@ -151,7 +151,7 @@ impl Book {
 
     fn check_wake(&mut self, must: Option<Must>, wake_at: Option<Time>) {
         if let (Some((must, job, why)), Some(wake)) = (must, wake_at)
-            && wake > must + super::SLACK
+            && wake > must + super::PROMPT
         {
             let late = wake.since(must);
             self.broken("W5", format!("job {job}: {why}, and the engine wakes {late} too late"));

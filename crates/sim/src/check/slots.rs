@@ -27,7 +27,7 @@ impl Book {
             && !known.start_known
             && !known.unused
         {
-            known.counts_at = at + known.rules.limits.slack();
+            known.counts_at = at + known.slack;
             known.start_known = true;
         }
     }

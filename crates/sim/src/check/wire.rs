@@ -8,8 +8,8 @@ use super::Book;
 use super::lanes::{LaneBook, Try};
 
 impl Book {
-    /// A service sees a request.
-    pub(crate) fn arrives(&mut self, attempt: AttemptId, at: Time) {
+    /// A service sees a request that was sent a while before.
+    pub(crate) fn arrives(&mut self, attempt: AttemptId, sent_at: Time, at: Time) {
         self.run_arrives(attempt, at);
         let Some(name) = self.tries.get(&attempt).cloned() else {
             let words = format!("attempt {} was sent without a durable reservation", attempt.0);
@@ -22,8 +22,8 @@ impl Book {
         if again {
             self.violation("B5", at, format!("attempt {} was sent twice or too late", attempt.0));
         }
-        if at < known.may_start_at {
-            let early = known.may_start_at.since(at);
+        if sent_at < known.may_start_at {
+            let early = known.may_start_at.since(sent_at);
             self.violation("W5", at, format!("{name}: sent {early} before it was due"));
         }
         self.check_gap(&name, &known, at);
@@ -42,7 +42,7 @@ impl Book {
     pub(crate) fn slack_of(&self, attempt: AttemptId) -> Span {
         let lane = self.tries.get(&attempt).and_then(|name| self.lanes.get(name));
         let known = lane.and_then(|lane| lane.find(attempt));
-        known.map_or(Span::ZERO, |known| known.rules.limits.slack())
+        known.map_or(Span::ZERO, |known| known.slack)
     }
 
     /// A request is gone from the wire.
@@ -145,6 +145,7 @@ impl Book {
             cost: reservation.cost,
             workers: self.workers_of(reservation.call),
             rank,
+            slack: self.slack(&rules.limits),
             rules,
             counts_at: reservation.at,
             durable_at: reservation.at,

@@ -3,7 +3,9 @@
 use std::num::NonZeroU32;
 
 use paceline::turn::LaneAct;
-use paceline_core::{Announced, GapFrom, GroupLimits, Limits, Portion, Priority, Span, Window};
+use paceline_core::{
+    AcrossLanes, Announced, GapFrom, GroupLimits, Limits, Portion, Priority, Span, Window,
+};
 use paceline_sim::*;
 
 #[test]
@@ -76,35 +78,25 @@ fn l2_a_gap_from_the_finish_survives_a_restart() {
 
 #[test]
 fn l4_what_may_be_long_on_its_way_counts_where_it_arrives_at_the_latest() {
-    let slow = |limits| Limits { slack: Some(Span::millis(300)), ..limits };
-    let world = World::new().lane("far", slow(windows(&["2/10s"])));
-    let mut world = world.lane("gap", slow(every("5s"))).latency("100ms");
-    for n in 1..=3 {
-        world.submit(job(n).on("far"));
+    // The first is on its way for 300 ms, the second not at all, and so on.
+    for limits in [windows(&["1/10s"]), every("10s")] {
+        let limits = Limits { slack: Some(Span::millis(300)), ..limits };
+        let mut world = World::new().lane("far", limits).latency("100ms");
+        for n in 1..=3 {
+            world.submit(job(n).on("far"));
+        }
+        world.run_for("2s");
+        world.crash_for("1s");
+        let trace = world.run_for("20s");
+        let starts = trace.lines().filter(|line| line.contains("start"));
+        assert_eq!(
+            starts
+                .map(|line| line.trim().split(' ').next().unwrap_or_default())
+                .collect::<Vec<_>>(),
+            ["0.000", "10.300", "20.600"],
+            "{trace}"
+        );
     }
-    for n in 4..=5 {
-        world.submit(job(n).on("gap"));
-    }
-    world.run_for("2s");
-    world.crash_for("1s");
-    insta::assert_snapshot!(world.run_for("20s"), @"
-     0.000 start #1 far background
-     0.000 start #4 gap background
-     0.100 done #4 gap
-     0.100 report #4 done, all
-     0.400 done #1 far
-     0.400 report #1 done, all
-     0.400 start #2 far background
-     0.800 done #2 far
-     0.800 report #2 done, all
-     2.000 crash
-     5.300 start #5 gap background
-     5.400 done #5 gap
-     5.400 report #5 done, all
-    10.300 start #3 far background
-    10.700 done #3 far
-    10.700 report #3 done, all
-    ");
 }
 
 #[test]
@@ -296,9 +288,54 @@ fn l8_what_a_service_announces_slows_its_lane_down() {
 }
 
 #[test]
+fn l8_what_the_service_has_answered_is_not_among_what_it_says_is_left() {
+    let limits = Limits { slack: Some(Span::secs(1)), ..windows(&["100/h"]) };
+    let mut world = World::new().lane("crossref", limits).latency("100ms");
+    let left = Announced { left: Some((1, Span::secs(30))), ..Announced::default() };
+    world.answer(2, done().after("100ms").announcing(left));
+    for n in 1..=4 {
+        world.submit(job(n).on("crossref"));
+    }
+    insta::assert_snapshot!(world.run_for("60s"), @"
+     0.000 start #1 crossref background
+     1.100 done #1 crossref
+     1.100 report #1 done, all
+     1.100 start #2 crossref background
+     1.200 done #2 crossref
+     1.200 report #2 done, all
+     1.200 start #3 crossref background
+     2.300 done #3 crossref
+     2.300 report #3 done, all
+    31.200 start #4 crossref background
+    31.300 done #4 crossref
+    31.300 report #4 done, all
+    ");
+}
+
+#[test]
+fn p1_lanes_take_turns_by_their_starts_whatever_their_slack() {
+    let mut world = World::new().latency("100ms").settings(|settings| {
+        settings.across_lanes = AcrossLanes::Turns;
+        settings.pool.base = NonZeroU32::MIN;
+        settings.pool.max = NonZeroU32::MIN;
+        settings.pool.interactive_reserve = 0;
+    });
+    for (lane, slack) in [("far", Span::secs(1)), ("near", Span::ZERO)] {
+        world = world.lane(lane, Limits { slack: Some(slack), ..windows(&["100/h"]) });
+    }
+    for n in 1..=6 {
+        world.submit(job(n).on(if n <= 3 { "near" } else { "far" }));
+    }
+    let trace = world.run_for("10s");
+    let starts = trace.lines().filter(|line| line.contains("start"));
+    let lanes: Vec<&str> = starts.filter_map(|line| line.split(' ').rev().nth(1)).collect();
+    assert_eq!(lanes, ["near", "far", "near", "far", "near", "far"], "{trace}");
+}
+
+#[test]
 fn l9_two_indexers_behind_one_host_share_its_limit() {
     let group = GroupLimits { every: Some(Span::secs(3)), ..GroupLimits::default() };
-    let member = || Limits { group: Some("host".into()), ..Limits::default() };
+    let member = || Limits { group: Some("host".into()), ..on_the_spot() };
     let mut world = World::new()
         .group("host", group)
         .lane("tv", member())

@@ -46,6 +46,33 @@ pub(crate) enum Door {
     Store(Box<Server>, Paceline),
 }
 
+/// Who has the store.
+pub(crate) enum Way<T> {
+    /// This process, which has started something on it.
+    Ours(T),
+    /// Somebody who can be asked.
+    Theirs(Door),
+}
+
+/// Starts something on the store, unless somebody who has it can be asked meanwhile: whoever only just
+/// started has taken it before saying where to ask.
+pub(crate) async fn or_ask<T>(
+    config: &Config,
+    start: impl Future<Output = anyhow::Result<T>>,
+) -> anyhow::Result<Way<T>> {
+    let mut start = std::pin::pin!(start);
+    loop {
+        tokio::select! {
+            biased;
+            started = &mut start => return Ok(Way::Ours(started?)),
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+        }
+        if let Some(door) = Door::of_daemon(config).await {
+            return Ok(Way::Theirs(door));
+        }
+    }
+}
+
 /// What a name may keep as a part of a path.
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
@@ -79,20 +106,8 @@ impl Door {
         if let Some(door) = Door::of_daemon(config).await {
             return Ok(door);
         }
-        tokio::select! {
-            biased;
-            door = Door::of_store(config) => door,
-            door = Door::of_daemon_to_come(config) => Ok(door),
-        }
-    }
-
-    /// A daemon that only just started has taken the store before it says where it is.
-    async fn of_daemon_to_come(config: &Config) -> Door {
-        loop {
-            tokio::time::sleep(LOOK_EVERY).await;
-            if let Some(door) = Door::of_daemon(config).await {
-                return door;
-            }
+        match or_ask(config, Door::of_store(config)).await? {
+            Way::Ours(door) | Way::Theirs(door) => Ok(door),
         }
     }
 
@@ -116,7 +131,8 @@ impl Door {
             && own != *its
         {
             let (its, store) = (its.display(), config.store_path.display());
-            say(format_args!("asking the daemon of `{its}`, which owns `{store}`"));
+            let pid = daemon.pid;
+            say(format_args!("asking process {pid}, which owns `{store}` and was told `{its}`"));
         }
         Some(Door::Daemon(daemon))
     }
@@ -188,11 +204,12 @@ fn owned(daemon: &Daemon, mut request: Builder) -> Builder {
 
 /// A daemon that is gone may be back later: what it accepted is durable.
 fn lost(daemon: &Daemon, error: &anyhow::Error) -> Later {
-    Later(format!("the daemon at {} does not answer: {error:#}", daemon.address))
+    let Daemon { pid, address, .. } = daemon;
+    Later(format!("process {pid} at {address} does not answer: {error:#}"))
 }
 
 fn json(bytes: &[u8]) -> anyhow::Result<Value> {
-    serde_json::from_slice(bytes).context("the daemon's answer is not JSON")
+    serde_json::from_slice(bytes).context("the answer is not JSON")
 }
 
 async fn send(daemon: &Daemon, request: Request<Body>) -> anyhow::Result<Response<Body>> {
@@ -225,7 +242,7 @@ async fn told(answer: Response<Body>) -> anyhow::Result<Bytes> {
         return Ok(body);
     }
     let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let detail = problem["detail"].as_str().unwrap_or("the daemon gave no reason");
+    let detail = problem["detail"].as_str().unwrap_or("no reason was given");
     let again = problem["retry_at"].as_str().map(|at| format!(" (try again at {at})"));
     let detail = format!("{detail}{}", again.unwrap_or_default());
     match status.as_u16() {

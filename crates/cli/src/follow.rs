@@ -102,15 +102,24 @@ async fn all_finished(
             }
         };
         let Some(event) = event else {
-            let what = "the daemon has stopped: what is unfinished goes on when it starts again";
+            let what = "whoever ran it has stopped: what is unfinished goes on at the next start";
             return Err(Later(what.to_string()).into());
         };
         for job in jobs.iter_mut().filter(|job| !finished(job)) {
             // After `resync` anything may have happened.
             let over = event.name == "finished" && event.data["job"] == job["job"];
-            if over || event.name == "resync" {
-                *job = door.ask(Method::GET, &format!("/jobs/{}", job["job"])).await?;
+            if !over && event.name != "resync" {
+                continue;
             }
+            *job = match door.ask(Method::GET, &format!("/jobs/{}", job["job"])).await {
+                // Whoever ran it has stopped right after it. The event has the gist of the report.
+                Err(_) if over => {
+                    let id = &job["job"];
+                    say(format_args!("its report is kept: `paceline job show {id}` shows it"));
+                    event.data.clone()
+                }
+                asked => asked?,
+            };
         }
     }
     Ok(())

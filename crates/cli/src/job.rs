@@ -26,8 +26,8 @@ pub struct Arguments {
 }
 
 const AFTER: &str = "\
-A daemon (`paceline serve`) that owns the store is asked; without one the store itself is, and what
-is added waits there for the next daemon.
+A daemon (`paceline serve`, or `services run`) that owns the store is asked; without one the store
+itself is, and what is added waits there for the next daemon.
 
 Exit codes: 0 done, 1 failed or not found, 2 wrong usage, 75 refused or deferred by limits, 130 interrupted.";
 

@@ -21,7 +21,7 @@ pub struct Arguments {
 
 const AFTER: &str = "\
 Lanes and their limits are described in the configuration: see `paceline config print`. A daemon
-(`paceline serve`) that owns the store is asked; without one the store itself is.
+(`paceline serve`, or `services run`) that owns the store is asked; without one the store itself is.
 
 Exit codes: 0 done, 1 no such lane, 2 wrong usage, 75 the store is in use.";
 

@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::SignalKind;
 
 use self::log::Form;
-pub(crate) use self::own::OwnDoor;
+pub(crate) use self::own::OwnPort;
 use crate::config::{Config, ServerConfig};
 use crate::daemon::{Daemon, Posted, new_token};
 use crate::engine::{Engine, For, start_with};
@@ -75,7 +75,7 @@ pub fn run(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
     }
 }
 
-/// For a daemon inside another command, which has its own words for what goes well.
+/// For a server inside another command, which has its own words for what goes well.
 pub(crate) fn log_warnings() {
     // For as long as the process lives.
     std::mem::forget(log::start(Some(Form::Quiet)));

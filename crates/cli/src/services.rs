@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::config::Config;
 use crate::door::{Door, part, through};
-use crate::exit::{Exit, Later};
+use crate::exit::Exit;
 use crate::form::{Form, Format};
 use crate::output::{data, say};
 use crate::table::items;
@@ -58,9 +58,9 @@ Services and rosters are described in the configuration: see `paceline config pr
 never run twice at once, whoever asks, and keeps the limits of its lane. Ctrl-C lets what runs
 finish; the next start goes on with the rest.
 
-While it runs, `status`, `run NAME` and `reset` ask it, as do `paceline job` and `lane`. A daemon
-(`paceline serve`) that owns the store runs its rosters by itself, and one service when it is asked
-to; then Ctrl-C only ends the waiting.
+While it runs, `status`, `run NAME` and `reset` ask it, as do `paceline job` and `lane`. So they do a
+daemon (`paceline serve`), which runs the rosters of its store by itself. Ctrl-C then only ends the
+waiting.
 
 Exit codes: 0 done, 1 failed or not found, 2 wrong usage, 75 deferred by limits, 130 interrupted.";
 
@@ -85,14 +85,8 @@ fn run_now(config: &Config, name: Option<&str>, form: Form) -> anyhow::Result<Ex
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         match (Door::of_daemon(config).await, name) {
-            (Some(door), Some(name)) => {
-                known(&services(&door).await?, name)?;
-                run::asked(&door, name, form).await
-            }
-            (Some(_), None) => {
-                let what = "the rosters are run already: `paceline services status` shows them";
-                Err(Later(what.to_string()).into())
-            }
+            (Some(door), Some(name)) => run::asked(&door, name, form).await,
+            (Some(_), None) => Err(run::run_already()),
             (None, Some(name)) => {
                 let mut names = config.services.iter().map(|service| service.name.as_str());
                 if !names.any(|it| it == name) {

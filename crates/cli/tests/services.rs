@@ -496,6 +496,28 @@ fn rosters_in_the_foreground_can_be_asked_by_their_owner() {
 }
 
 #[test]
+fn whoever_waits_for_a_run_hears_of_its_end_though_the_rosters_are_stopped() {
+    let home = Home::new(
+        "[services.a]\nrun = ['./say', 'a']\nevery = '1h'\n\
+         [services.b]\nrun = ['sh', '-c', './say b; while [ ! -e go ]; do sleep 0.05; done']\n\
+         [rosters.all]\ncheck = '1h'\nservices = ['a']\n",
+    );
+    let mut rosters = home.start();
+    rosters.until("a", "done");
+    let waits = home.command(&["run", "b"]).spawn().expect("it runs");
+    rosters.until("b", "running");
+    rosters.signal(rustix::process::Signal::INT);
+    until(|| !home.path().join("p.db.daemon").exists());
+    home.write("go", "");
+    let output = waits.wait_with_output().expect("it ends");
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{words}");
+    assert!(String::from_utf8_lossy(&output.stdout).ends_with("  b  done\n"), "{words}");
+    assert_eq!(rosters.child.wait().expect("it ends").code(), Some(130));
+    assert_eq!(home.log(), ["a", "b"]);
+}
+
+#[test]
 fn s3_a_store_that_is_in_use_defers_a_run_by_hand() {
     let home = Home::new("[services.a]\nrun = ['./say', 'a']\n");
     let _other = Sqlite::open(&home.path().join("p.db")).expect("a store");
@@ -603,7 +625,7 @@ fn a_daemon_runs_a_service_when_it_is_asked_to() {
     let all = home.run(&["run"]);
     assert_eq!(all.status.code(), Some(75));
     let words = String::from_utf8_lossy(&all.stderr).into_owned();
-    assert!(words.starts_with("error: the rosters are run already"), "{words}");
+    assert!(words.starts_with("error: another process runs the rosters"), "{words}");
     let good = home.run(&["run", "a"]);
     assert_eq!(good.status.code(), Some(0), "{}", String::from_utf8_lossy(&good.stderr));
     assert!(String::from_utf8_lossy(&good.stdout).ends_with("  a  done\n"));

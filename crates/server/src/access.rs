@@ -136,8 +136,7 @@ impl Access {
                 return Ok(Caller { name: owner, role, said_in: Some(name) });
             }
         }
-        let detail =
-            "this daemon wants a token: `Authorization: Bearer TOKEN`, or `Paceline-Token`";
+        let detail = "a token is needed: `Authorization: Bearer TOKEN`, or `Paceline-Token`";
         Err(Problem::new(StatusCode::UNAUTHORIZED, "token", detail))
     }
 

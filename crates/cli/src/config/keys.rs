@@ -136,7 +136,7 @@ pub(super) const SECTIONS: &[Reference] = &[
     Reference {
         section: "server",
         example: None,
-        says: "The daemon, `paceline serve`.",
+        says: "The daemon, `paceline serve`; `max_body` and `keep_events` hold for `services run` too.",
         keys: &[
             default(
                 "listen",

@@ -1,41 +1,57 @@
-//! A way in for this machine's owner alone, while another command than the daemon has the store.
+//! A port for this machine's owner alone, while another command than the daemon has the store.
 
 use std::net::Ipv4Addr;
 
 use paceline_server::{Access, Bounds, Server, Terms};
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 
 use super::Owner;
 use crate::config::Config;
 use crate::daemon::Posted;
 use crate::engine::Engine;
 
-/// Commands at once that ask: more than anybody types.
-const MOST_CONNECTIONS: usize = 256;
+/// Commands at once that ask: more than anybody types, and few of the files that programs need.
+const MOST_CONNECTIONS: usize = 32;
 
-/// The daemon's API, found like the daemon's.
-pub(crate) struct OwnDoor {
+/// The daemon's API, found as the daemon's is.
+pub(crate) struct OwnPort {
     server: Server,
-    listener: TcpListener,
-    posted: Posted,
+    /// Until the process is on its way out.
+    posted: Option<Posted>,
+    /// What answers, and what ends it.
+    answers: JoinSet<()>,
+    over: oneshot::Sender<()>,
 }
 
-impl OwnDoor {
-    /// Takes a port of this machine, which only its owner can use.
-    pub(crate) async fn open(config: &Config, engine: &Engine) -> anyhow::Result<OwnDoor> {
+impl OwnPort {
+    /// Answers the owner on any free port.
+    pub(crate) async fn open(config: &Config, engine: &Engine) -> anyhow::Result<OwnPort> {
         let owner = Owner::new()?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
         let access = Access { tokens: vec![owner.admits()?], hosts: Vec::new() };
         let terms = Terms { access, max_body: config.server.max_body() };
         let server = Server::new(engine.pace.clone(), engine.doors.clone(), terms);
-        let posted = owner.post(config, listener.local_addr()?)?;
-        Ok(OwnDoor { server, listener, posted })
+        let bounds = Bounds { connections: MOST_CONNECTIONS, ..Bounds::default() };
+        let (over, ends) = oneshot::channel();
+        let mut answers = JoinSet::new();
+        let ends = async { drop(ends.await) };
+        answers.spawn(server.clone().serve(listener, bounds, ends));
+        let posted = Some(owner.post(config, address)?);
+        Ok(OwnPort { server, posted, answers, over })
     }
 
-    /// Answers whoever asks, for as long as this is polled.
-    pub(crate) async fn attend(self) {
-        let _posted = self.posted;
-        let bounds = Bounds { connections: MOST_CONNECTIONS, ..Bounds::default() };
-        self.server.serve(self.listener, bounds, std::future::pending()).await;
+    /// From now on nobody finds it; whoever is there is answered.
+    pub(crate) fn withdraw(&mut self) {
+        self.server.stopping();
+        drop(self.posted.take());
+    }
+
+    /// Lets go of whoever is there.
+    pub(crate) async fn close(mut self) {
+        drop(self.over);
+        while self.answers.join_next().await.is_some() {}
     }
 }

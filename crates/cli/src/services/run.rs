@@ -11,8 +11,9 @@ use tokio::signal::unix::SignalKind;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
+use super::{known, services};
 use crate::config::Config;
-use crate::door::{Door, part};
+use crate::door::{Door, Way, or_ask, part};
 use crate::engine::{For, start, start_with};
 use crate::exit::{Exit, Later};
 use crate::fetch::Usage;
@@ -21,7 +22,7 @@ use crate::form::Form;
 use crate::interrupt::Signals;
 use crate::job::why_of;
 use crate::output::{data, say};
-use crate::serve::OwnDoor;
+use crate::serve::{OwnPort, log_warnings};
 use crate::table::plain;
 
 /// How long what runs may take to finish after Ctrl-C.
@@ -56,22 +57,22 @@ pub(super) async fn rosters(config: &Config, form: Form) -> anyhow::Result<Exit>
             say(format_args!("`{name}` is on no roster: it runs only by `services run {name}`"));
         }
     }
+    log_warnings();
     let mut events = None;
     let engine = start_with(config, For::Rosters, |builder| {
         // From before the first run begins.
         events = Some(builder.events());
         builder.keep_events(u64::from(config.server.keep_events))
     });
-    let engine = engine.await?;
+    let engine = match or_ask(config, engine).await? {
+        Way::Ours(engine) => engine,
+        Way::Theirs(_) => return Err(run_already()),
+    };
     let pace = &engine.pace;
     let events = events.expect("the engine was built");
-    let door = async {
-        match OwnDoor::open(config, &engine).await {
-            Ok(door) => door.attend().await,
-            Err(error) => say(format_args!("cannot be asked while it runs: {error:#}")),
-        }
-        std::future::pending::<()>().await;
-    };
+    let port = OwnPort::open(config, &engine).await;
+    let failed = |error| say(format_args!("cannot be asked while it runs: {error:#}"));
+    let mut port = port.map_err(failed).ok();
     let mut signals = signals()?;
     let (rosters, services) = (config.rosters.len(), config.services.len());
     say(format_args!("rosters: {rosters}, services: {services}; Ctrl-C stops"));
@@ -79,14 +80,17 @@ pub(super) async fn rosters(config: &Config, form: Form) -> anyhow::Result<Exit>
         () = signals.next() => None,
         ended = pace.ended() => return Err(ended.into()),
         told = tell(pace, events, form) => Some(told),
-        () = door => unreachable!("it is attended until then"),
     };
+    port.as_mut().into_iter().for_each(OwnPort::withdraw);
     if let Some(told) = told {
         // Nobody reads what it tells: programs are not left running for that.
         pace.stop(Duration::ZERO).await?;
         return told.map(|()| Exit::Failed);
     }
     stop(pace, signals).await?;
+    if let Some(port) = port {
+        port.close().await;
+    }
     say("stopped; the next start goes on with what is left");
     Ok(Exit::Interrupted)
 }
@@ -158,10 +162,18 @@ fn line(
     Ok(())
 }
 
-/// Has the daemon run one service now, and waits for it.
+/// The rosters of one store are run by one process.
+pub(super) fn run_already() -> anyhow::Error {
+    let what =
+        "another process runs the rosters of this store: `paceline services status` shows them";
+    Later(what.to_string()).into()
+}
+
+/// Has whoever owns the store run one service now, and waits for it.
 pub(super) async fn asked(door: &Door, name: &str, form: Form) -> anyhow::Result<Exit> {
+    known(&services(door).await?, name)?;
     let told = door.ask(Method::POST, &format!("/services/{}/run", part(name))).await?;
-    let job = told["job"].as_u64().context("the daemon did not say which job runs it")?;
+    let job = told["job"].as_u64().context("nobody said which job runs it")?;
     let followed = follow(door, &[job], None).await?;
     let report = &followed.jobs[0];
     if followed.end != End::Finished {
@@ -175,7 +187,10 @@ pub(super) async fn asked(door: &Door, name: &str, form: Form) -> anyhow::Result
 
 /// Runs one service now, whatever its timing.
 pub(super) async fn one(config: &Config, name: &str, form: Form) -> anyhow::Result<Exit> {
-    let pace = start(config, For::Calls).await?;
+    let pace = match or_ask(config, start(config, For::Calls)).await? {
+        Way::Ours(pace) => pace,
+        Way::Theirs(door) => return asked(&door, name, form).await,
+    };
     let mut signals = signals()?;
     let told = tokio::select! {
         told = run_one(&pace, name, form) => Some(told),

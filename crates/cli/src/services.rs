@@ -58,9 +58,9 @@ Services and rosters are described in the configuration: see `paceline config pr
 never run twice at once, whoever asks, and keeps the limits of its lane. Ctrl-C lets what runs
 finish; the next start goes on with the rest.
 
-While it runs, `status`, `run NAME` and `reset` ask it, as do `paceline job` and `lane`. So they do a
-daemon (`paceline serve`), which runs the rosters of its store by itself. Ctrl-C then only ends the
-waiting.
+While it runs, `status`, `run NAME` and `reset` ask it, as do `paceline job` and `lane`; so too with a
+daemon (`paceline serve`), which runs the rosters of its store by itself. Ctrl-C of whoever asks only
+ends the waiting.
 
 Exit codes: 0 done, 1 failed or not found, 2 wrong usage, 75 deferred by limits, 130 interrupted.";
 

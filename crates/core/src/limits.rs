@@ -310,8 +310,8 @@ mod tests {
         };
         assert_eq!(lane(None, &[]).slack(None), Span::ZERO);
         assert_eq!(lane(None, &["50/s", "1000/d"]).slack(None), Span::millis(2));
-        let interactive = "its gap is a tenth";
-        assert_eq!(lane(Some(Span::secs(1)), &[]).slack(None), Span(200), "{interactive}");
+        let every = lane(Some(Span::secs(1)), &[]);
+        assert_eq!(every.slack(None), Span(200), "interactive calls may be 100 ms apart");
         let mut spread = lane(None, &["1000/s"]);
         spread.windows[0].spread = true;
         assert_eq!(spread.slack(None), Span(2), "calls are 1 ms apart");

@@ -54,21 +54,21 @@ pub(crate) enum Way<T> {
     Theirs(Door),
 }
 
-/// Starts something on the store, unless somebody who has it can be asked meanwhile: whoever only just
-/// started has taken it before saying where to ask.
+/// Starts something on the store, unless somebody who has it can be asked, be it while this waits for
+/// the store: whoever only just started has taken it before saying where to ask.
 pub(crate) async fn or_ask<T>(
     config: &Config,
     start: impl Future<Output = anyhow::Result<T>>,
 ) -> anyhow::Result<Way<T>> {
     let mut start = std::pin::pin!(start);
     loop {
+        if let Some(door) = Door::of_daemon(config).await {
+            return Ok(Way::Theirs(door));
+        }
         tokio::select! {
             biased;
             started = &mut start => return Ok(Way::Ours(started?)),
             () = tokio::time::sleep(LOOK_EVERY) => {}
-        }
-        if let Some(door) = Door::of_daemon(config).await {
-            return Ok(Way::Theirs(door));
         }
     }
 }
@@ -103,9 +103,6 @@ pub(crate) fn through(
 impl Door {
     /// Finds the way.
     pub(crate) async fn open(config: &Config) -> anyhow::Result<Door> {
-        if let Some(door) = Door::of_daemon(config).await {
-            return Ok(door);
-        }
         match or_ask(config, Door::of_store(config)).await? {
             Way::Ours(door) | Way::Theirs(door) => Ok(door),
         }

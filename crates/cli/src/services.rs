@@ -84,18 +84,9 @@ pub fn run(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
 fn run_now(config: &Config, name: Option<&str>, form: Form) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        match (Door::of_daemon(config).await, name) {
-            (Some(door), Some(name)) => run::asked(&door, name, form).await,
-            (Some(_), None) => Err(run::run_already()),
-            (None, Some(name)) => {
-                let mut names = config.services.iter().map(|service| service.name.as_str());
-                if !names.any(|it| it == name) {
-                    let names = config.services.iter().map(|service| service.name.as_str());
-                    return Err(no_service(name, names));
-                }
-                run::one(config, name, form).await
-            }
-            (None, None) => run::rosters(config, form).await,
+        match name {
+            Some(name) => run::one(config, name, form).await,
+            None => run::rosters(config, form).await,
         }
     })
 }

@@ -115,13 +115,13 @@ pub(crate) enum LimitForm {
 
 impl LaneForm {
     fn limits(self) -> Result<Limits, String> {
-        let span = |what: &str, text: Option<String>| match text {
-            None => Ok(None),
-            Some(text) => match text.parse::<Span>() {
-                Ok(Span::ZERO) => Err(format!("`{what}` is zero: leave it out")),
-                Ok(span) => Ok(Some(span)),
-                Err(error) => Err(format!("`{what}`: {error}")),
-            },
+        let span = |what: &str, text: Option<String>| {
+            let span = text.map(|text| text.parse::<Span>()).transpose();
+            span.map_err(|error| format!("`{what}`: {error}"))
+        };
+        let above_zero = |what: &str, text: Option<String>| match span(what, text) {
+            Ok(Some(Span::ZERO)) => Err(format!("`{what}` is zero: leave it out")),
+            span => span,
         };
         let count = |what: &str, number: Option<u32>, normal: NonZeroU32| match number {
             None => Ok(normal),
@@ -133,19 +133,15 @@ impl LaneForm {
         }
         let normal = Limits::default();
         Ok(Limits {
-            every: span("every", self.every)?,
+            every: above_zero("every", self.every)?,
             gap_from: match self.gap_from {
                 Some(GapForm::Finish) => paceline::GapFrom::Finish,
                 Some(GapForm::Start) | None => paceline::GapFrom::Start,
             },
             windows: limits.into_iter().map(LimitForm::window).collect::<Result<_, _>>()?,
             in_flight: count("in_flight", self.in_flight, normal.in_flight)?,
-            slack: self
-                .slack
-                .map(|text| text.parse())
-                .transpose()
-                .map_err(|error| format!("`slack`: {error}"))?,
-            timeout: span("timeout", self.timeout)?,
+            slack: span("slack", self.slack)?,
+            timeout: above_zero("timeout", self.timeout)?,
             group: self.group,
             fail_after: count("fail_after", self.fail_after, normal.fail_after)?,
             ..normal

@@ -19,10 +19,12 @@ mod chaos;
 mod counts;
 mod mutants;
 mod story;
+mod vocabulary;
 
 pub use chaos::{Ran, Summary, run};
 pub use check::Violation;
 pub use mutants::{Caught, MUTANTS, hunt};
 pub use service::Reaction;
 pub use story::*;
+pub use vocabulary::*;
 pub use world::World;

@@ -11,10 +11,10 @@ use tokio::signal::unix::SignalKind;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::{known, services};
+use super::{known, no_service, services};
 use crate::config::Config;
 use crate::door::{Door, Way, or_ask, part};
-use crate::engine::{For, start, start_with};
+use crate::engine::{Engine, For, start, start_with};
 use crate::exit::{Exit, Later};
 use crate::fetch::Usage;
 use crate::follow::{End, exit_of, follow};
@@ -45,8 +45,8 @@ async fn stop(pace: &Paceline, mut signals: Signals) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs all rosters until somebody stops it.
-pub(super) async fn rosters(config: &Config, form: Form) -> anyhow::Result<Exit> {
+/// Starts an engine that runs the rosters, and listens to it from before the first run begins.
+async fn start_rosters(config: &Config) -> anyhow::Result<(Engine, Receiver<Event>)> {
     if config.rosters.is_empty() {
         let what = "no roster is configured: add `[rosters.NAME]` with a list of services";
         return Err(Usage(what.to_string()).into());
@@ -57,19 +57,27 @@ pub(super) async fn rosters(config: &Config, form: Form) -> anyhow::Result<Exit>
             say(format_args!("`{name}` is on no roster: it runs only by `services run {name}`"));
         }
     }
-    log_warnings();
     let mut events = None;
     let engine = start_with(config, For::Rosters, |builder| {
-        // From before the first run begins.
         events = Some(builder.events());
         builder.keep_events(u64::from(config.server.keep_events))
     });
-    let engine = match or_ask(config, engine).await? {
-        Way::Ours(engine) => engine,
-        Way::Theirs(_) => return Err(run_already()),
+    let engine = engine.await?;
+    Ok((engine, events.expect("the engine was built")))
+}
+
+/// Runs all rosters until somebody stops it.
+pub(super) async fn rosters(config: &Config, form: Form) -> anyhow::Result<Exit> {
+    log_warnings();
+    let (engine, events) = match or_ask(config, start_rosters(config)).await? {
+        Way::Ours(started) => started,
+        Way::Theirs(_) => {
+            let what = "another process runs the rosters of this store: `paceline services status` \
+                        shows them";
+            return Err(Later(what.to_string()).into());
+        }
     };
     let pace = &engine.pace;
-    let events = events.expect("the engine was built");
     let port = OwnPort::open(config, &engine).await;
     let failed = |error| say(format_args!("cannot be asked while it runs: {error:#}"));
     let mut port = port.map_err(failed).ok();
@@ -81,7 +89,9 @@ pub(super) async fn rosters(config: &Config, form: Form) -> anyhow::Result<Exit>
         ended = pace.ended() => return Err(ended.into()),
         told = tell(pace, events, form) => Some(told),
     };
-    port.as_mut().into_iter().for_each(OwnPort::withdraw);
+    if let Some(port) = &mut port {
+        port.withdraw();
+    }
     if let Some(told) = told {
         // Nobody reads what it tells: programs are not left running for that.
         pace.stop(Duration::ZERO).await?;
@@ -162,15 +172,8 @@ fn line(
     Ok(())
 }
 
-/// The rosters of one store are run by one process.
-pub(super) fn run_already() -> anyhow::Error {
-    let what =
-        "another process runs the rosters of this store: `paceline services status` shows them";
-    Later(what.to_string()).into()
-}
-
 /// Has whoever owns the store run one service now, and waits for it.
-pub(super) async fn asked(door: &Door, name: &str, form: Form) -> anyhow::Result<Exit> {
+async fn asked(door: &Door, name: &str, form: Form) -> anyhow::Result<Exit> {
     known(&services(door).await?, name)?;
     let told = door.ask(Method::POST, &format!("/services/{}/run", part(name))).await?;
     let job = told["job"].as_u64().context("nobody said which job runs it")?;
@@ -187,7 +190,14 @@ pub(super) async fn asked(door: &Door, name: &str, form: Form) -> anyhow::Result
 
 /// Runs one service now, whatever its timing.
 pub(super) async fn one(config: &Config, name: &str, form: Form) -> anyhow::Result<Exit> {
-    let pace = match or_ask(config, start(config, For::Calls)).await? {
+    let started = async {
+        if config.services.iter().all(|service| service.name != name) {
+            let names = config.services.iter().map(|service| service.name.as_str());
+            return Err(no_service(name, names));
+        }
+        start(config, For::Calls).await
+    };
+    let pace = match or_ask(config, started).await? {
         Way::Ours(pace) => pace,
         Way::Theirs(door) => return asked(&door, name, form).await,
     };

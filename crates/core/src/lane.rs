@@ -476,6 +476,12 @@ mod tests {
         Lane::new(LaneId(1), "a".into(), Arc::new(limits), Time::ZERO)
     }
 
+    /// Ten seconds between calls, fewer for the more urgent.
+    fn shared_gap() -> Limits {
+        let every = Some(Span::secs(10));
+        Limits { every, gap_share: crate::limits::GAP_SHARE, ..Limits::default() }
+    }
+
     fn demand(priority: Priority, rank: Priority) -> Demand {
         Demand { priority, rank, cost: 1 }
     }
@@ -497,7 +503,7 @@ mod tests {
 
     #[test]
     fn l2_a_gap_runs_from_the_last_start_of_any_priority() {
-        let mut lane = lane(Limits { every: Some(Span::secs(10)), ..Limits::default() });
+        let mut lane = lane(shared_gap());
         lane.last_start[Interactive.index()] = NOW;
         check(&lane, Background, Background, Span::secs(10), Cause::Gap);
         check(&lane, Interactive, Interactive, Span::secs(1), Cause::Gap);
@@ -521,7 +527,7 @@ mod tests {
 
     #[test]
     fn p2_a_risen_call_needs_its_own_full_gap_since_its_own_priority_started() {
-        let mut lane = lane(Limits { every: Some(Span::secs(10)), ..Limits::default() });
+        let mut lane = lane(shared_gap());
         lane.last_start[Background.index()] = NOW;
         lane.last_start[Interactive.index()] = NOW + Span::secs(2);
         check(&lane, Background, Interactive, Span::secs(10), Cause::OwnGap);
@@ -542,7 +548,7 @@ mod tests {
 
     #[test]
     fn l8_announced_limits_slow_a_lane_down_and_never_speed_it_up() {
-        let mut lane = lane(Limits { every: Some(Span::secs(10)), ..Limits::default() });
+        let mut lane = lane(shared_gap());
         lane.last_start[3] = NOW;
         let announce = |announced: Announced| Some(Box::new((announced, NOW)));
         lane.announced = announce(Announced { every: Some(Span::secs(2)), ..Announced::default() });

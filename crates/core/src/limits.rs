@@ -108,7 +108,7 @@ pub struct Limits {
     pub every: Option<Span>,
     /// Where the gap is measured from.
     pub gap_from: GapFrom,
-    /// By priority, the part of the gap that it needs.
+    /// By priority, the part of the gap that it needs; all of it unless the lane asks for less (L2).
     pub gap_share: [Portion; 4],
     /// Calls per window.
     pub windows: Vec<Window>,
@@ -126,7 +126,8 @@ pub struct Limits {
     pub fail_after: NonZeroU32,
 }
 
-/// By priority, interactive first: the part of `every` that it needs (L2).
+/// The shares of a lane whose upstream tolerates urgent calls closer together: interactive 0.1,
+/// rss 0.5, completion 0.7, background 1.0 (L2). A lane has to ask for them.
 pub const GAP_SHARE: [Portion; 4] = [Portion(100), Portion(500), Portion(700), Portion(1_000)];
 
 impl Default for Limits {
@@ -134,7 +135,7 @@ impl Default for Limits {
         Limits {
             every: None,
             gap_from: GapFrom::Start,
-            gap_share: GAP_SHARE,
+            gap_share: [Portion::ONE; 4],
             windows: Vec::new(),
             in_flight: NonZeroU32::MIN,
             slack: None,
@@ -282,9 +283,12 @@ mod tests {
     }
 
     #[test]
-    fn l2_the_gap_shrinks_with_priority() {
-        let limits = Limits { every: Some(Span::secs(60)), ..Limits::default() };
-        let gaps = Priority::ALL.map(|priority| limits.gap(priority));
+    fn l2_a_gap_holds_for_every_priority_and_shrinks_where_the_lane_asks_for_it() {
+        let mut limits = Limits { every: Some(Span::secs(60)), ..Limits::default() };
+        let gaps = |limits: &Limits| Priority::ALL.map(|priority| limits.gap(priority));
+        assert_eq!(gaps(&limits), [Span::secs(60); 4]);
+        limits.gap_share = GAP_SHARE;
+        let gaps = gaps(&limits);
         assert_eq!(gaps, [Span::secs(6), Span::secs(30), Span::secs(42), Span::secs(60)]);
     }
 
@@ -310,7 +314,9 @@ mod tests {
         };
         assert_eq!(lane(None, &[]).slack(None), Span::ZERO);
         assert_eq!(lane(None, &["50/s", "1000/d"]).slack(None), Span::millis(2));
-        let every = lane(Some(Span::secs(1)), &[]);
+        let mut every = lane(Some(Span::secs(1)), &[]);
+        assert_eq!(every.slack(None), Span::millis(2));
+        every.gap_share = GAP_SHARE;
         assert_eq!(every.slack(None), Span(200), "interactive calls may be 100 ms apart");
         let mut spread = lane(None, &["1000/s"]);
         spread.windows[0].spread = true;

@@ -33,6 +33,8 @@ enum Problem {
     KeepWithoutLimit,
     #[error("`keep` is a part from 0 to 1")]
     Keep,
+    #[error("`gap_share` is four parts from 0 to 1, interactive first")]
+    GapShare,
 }
 
 /// One outside service and its limits. A name that ends in `*` is a template: `host:*`.
@@ -70,6 +72,17 @@ impl Lane {
     #[must_use]
     pub fn every(self, gap: impl IntoSpan) -> Lane {
         self.change(gap.into_span(), |limits, gap| limits.every = Some(gap))
+    }
+
+    /// By priority, interactive first: the part of the gap that its calls need, from 0 to 1. Without
+    /// it the gap holds for every priority. Windows, cooldowns, groups and limits that the upstream
+    /// announced are never shortened.
+    #[must_use]
+    pub fn gap_share(self, shares: [f64; 4]) -> Lane {
+        let [Some(a), Some(b), Some(c), Some(d)] = shares.map(Portion::from_f64) else {
+            return self.change(Err::<(), _>(Problem::GapShare), |_, ()| {});
+        };
+        self.change(Ok::<_, Problem>([a, b, c, d]), |limits, shares| limits.gap_share = shares)
     }
 
     /// Measures the gap from the finish of a call, not from its start (L2).

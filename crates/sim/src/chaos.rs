@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use paceline::turn::LaneAct;
 use paceline_core::{
-    AcrossLanes, Due, GapFrom, GroupLimits, JobSpec, KindTerms, Limits, OnCrash, OnDuplicate,
-    Portion, Priority, Rate, RosterTerms, SERVICE_KIND, ServiceTerms, Settings, Setup, Span,
-    Submission, Time, Until, When, Window,
+    AcrossLanes, Due, GAP_SHARE, GapFrom, GroupLimits, JobSpec, KindTerms, Limits, OnCrash,
+    OnDuplicate, Portion, Priority, Rate, RosterTerms, SERVICE_KIND, ServiceTerms, Settings, Setup,
+    Span, Submission, Time, Until, When, Window,
 };
 use paceline_store::Store;
 
@@ -267,6 +267,9 @@ fn limits(rng: &mut Rng) -> Limits {
     if rng.one_in(2) {
         limits.every =
             Some(*rng.pick(&[Span::millis(100), Span::secs(1), Span::secs(3), Span::secs(20)]));
+    }
+    if rng.one_in(2) {
+        limits.gap_share = GAP_SHARE;
     }
     let windows = rng.range(0, 2);
     for _ in 0..windows {

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use paceline_core::{Failure, Limits, Span, Verdict, Window};
+use paceline_core::{Failure, GAP_SHARE, Limits, Span, Verdict, Window};
 
 use crate::service::Reaction;
 
@@ -14,6 +14,11 @@ pub(crate) fn span(text: &str) -> Span {
 /// A gap between calls.
 pub fn every(gap: &str) -> Limits {
     Limits { every: Some(span(gap)), ..on_the_spot() }
+}
+
+/// A gap that is shorter for the more urgent (L2).
+pub fn every_by_share(gap: &str) -> Limits {
+    Limits { gap_share: GAP_SHARE, ..every(gap) }
 }
 
 /// Windows.
@@ -93,4 +98,10 @@ pub fn hangs(for_: &str) -> Reaction {
     let mut reaction = done().after(for_);
     reaction.hangs = span(for_);
     reaction
+}
+
+/// The moments of the lines of a trace that contain this.
+pub fn moments<'a>(trace: &'a str, what: &str) -> Vec<&'a str> {
+    let lines = trace.lines().filter(|line| line.contains(what));
+    lines.filter_map(|line| line.split_whitespace().next()).collect()
 }

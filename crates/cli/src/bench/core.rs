@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use paceline_core::{
-    AttemptId, Core, JobSpec, KindTerms, Limits, Now, OnCrash, Plan, Priority, Settings, Setup,
-    Span, Submission, Time, Told, Verdict, Window,
+    AttemptId, Core, GAP_SHARE, JobSpec, KindTerms, Limits, Now, OnCrash, Plan, Priority, Settings,
+    Setup, Span, Submission, Time, Told, Verdict, Window,
 };
 
 use super::stopwatch::Stopwatch;
@@ -76,6 +76,7 @@ impl Bench {
         };
         let limits = Limits {
             every: Some(gap),
+            gap_share: GAP_SHARE,
             windows: vec![window(8, 4), window(100, 60)],
             in_flight: NonZeroU32::new(4).expect("above zero"),
             ..Limits::default()

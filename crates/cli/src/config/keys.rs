@@ -209,8 +209,8 @@ pub(super) const SECTIONS: &[Reference] = &[
             ),
             default(
                 "gap_share",
-                "{ interactive = 0.1, rss = 0.5, completion = 0.7, background = 1.0 }",
-                "The part of the gap that a call of each priority needs.",
+                "{ interactive = 1.0, rss = 1.0, completion = 1.0, background = 1.0 }",
+                "The part of the gap that a call of each priority needs: where an upstream tolerates urgent calls closer together, for example { interactive = 0.1, rss = 0.5, completion = 0.7 }.",
             ),
             example(
                 "slack",

@@ -1,10 +1,9 @@
 //! The demo's services: two of each, for one client each, so that none pays for the other.
 
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
 
 use anyhow::Context as _;
-use paceline::{Lane, Rate, Span};
+use paceline::{Lane, Span};
 use paceline_mock::{Behaviour, Mock, Preset, Summary};
 
 use super::score::Score;
@@ -43,13 +42,11 @@ impl Manners {
         Behaviour { latency, tolerance: ARRIVAL, ..preset }
     }
 
-    /// The same limits as a lane's, a gap as a window too: an urgent call shortens a lane's
-    /// `every` (L2) but no window, and these services make no exceptions.
+    /// The same limits as a lane's.
     pub(super) fn lane(self) -> Lane {
         let behaviour = self.behaviour();
-        let gap = behaviour.every.map(|per| Rate { max: NonZeroU32::MIN, per });
-        let windows = behaviour.limits.into_iter().chain(gap);
-        let lane = windows.fold(Lane::new(self.name), Lane::limit);
+        let lane = behaviour.limits.into_iter().fold(Lane::new(self.name), Lane::limit);
+        let lane = behaviour.every.into_iter().fold(lane, Lane::every);
         if self.preset == Preset::Hung { lane.timeout(PATIENCE) } else { lane }
     }
 }
@@ -124,15 +121,14 @@ mod tests {
     }
 
     #[test]
-    fn lanes_have_the_limits_of_their_services_and_nothing_that_priority_bends() {
+    fn lanes_have_the_limits_of_their_services() {
         let rates = |name| -> Vec<String> {
             limits(name).windows.iter().map(|window| window.rate.to_string()).collect()
         };
-        assert_eq!(rates("steady"), ["1/200ms"]);
+        assert_eq!(limits("steady").every, Some("200ms".parse().expect("a span")));
         assert_eq!(rates("windowed"), ["20/10s"]);
         assert_eq!(rates("grumpy"), ["5/s"]);
         assert!(rates("flaky").is_empty() && rates("hung").is_empty());
-        assert!(MANNERS.iter().all(|manners| limits(manners.name).every.is_none()));
         assert_eq!(limits("hung").timeout, Some(PATIENCE));
     }
 }

@@ -230,7 +230,7 @@ fn c2_the_same_question_is_asked_once_and_empty_answers_live_a_day() {
 
 #[test]
 fn c2_an_urgent_caller_does_not_wait_in_the_place_of_a_patient_one_with_the_same_question() {
-    let mut world = World::new().lane("crossref", every("60s")).latency("0s");
+    let mut world = World::new().lane("crossref", every_by_share("60s")).latency("0s");
     for label in 1..=3 {
         world.submit(job(label).on("crossref").cache_key(&label.to_string()));
     }

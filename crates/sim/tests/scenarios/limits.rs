@@ -26,8 +26,18 @@ fn l1_twenty_calls_of_two_seconds_on_a_wide_lane_take_two_seconds() {
 }
 
 #[test]
-fn l2_a_gap_of_a_minute_shrinks_with_priority() {
-    let mut world = World::new().lane("nyaa", every("60s"));
+fn l2_a_gap_holds_for_every_priority() {
+    let mut world = World::new().lane("nyaa", every("10s"));
+    for n in 1..=3 {
+        world.submit(job(n).on("nyaa").as_(Priority::Interactive));
+    }
+    let trace = world.run_for("30s");
+    assert_eq!(moments(&trace, "start"), ["0.000", "10.000", "20.000"], "{trace}");
+}
+
+#[test]
+fn l2_a_gap_of_a_minute_shrinks_with_priority_where_the_lane_asks_for_it() {
+    let mut world = World::new().lane("nyaa", every_by_share("60s"));
     world.submit(job(1).on("nyaa"));
     world.run_for("0s");
     for (n, priority) in [
@@ -88,14 +98,7 @@ fn l4_what_may_be_long_on_its_way_counts_where_it_arrives_at_the_latest() {
         world.run_for("2s");
         world.crash_for("1s");
         let trace = world.run_for("20s");
-        let starts = trace.lines().filter(|line| line.contains("start"));
-        assert_eq!(
-            starts
-                .map(|line| line.trim().split(' ').next().unwrap_or_default())
-                .collect::<Vec<_>>(),
-            ["0.000", "10.300", "20.600"],
-            "{trace}"
-        );
+        assert_eq!(moments(&trace, "start"), ["0.000", "10.300", "20.600"], "{trace}");
     }
 }
 

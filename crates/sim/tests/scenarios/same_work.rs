@@ -5,7 +5,7 @@ use paceline_sim::*;
 
 #[test]
 fn d1_a_second_job_with_the_key_joins_and_the_last_caller_cancels() {
-    let mut world = World::new().lane("nyaa", every("60s"));
+    let mut world = World::new().lane("nyaa", every_by_share("60s"));
     world.submit(job(1).on("nyaa"));
     world.run_for("0s");
     world.submit(job(2).on("nyaa").key("k"));
@@ -74,7 +74,7 @@ fn d2_a_delayed_job_is_replaced_before_it_is_due_and_its_schedule_key_is_free_th
 
 #[test]
 fn d3_three_rss_calls_in_a_burst_run_once_and_nobody_waits_for_ever() {
-    let mut world = World::new().lane("nyaa", every("60s"));
+    let mut world = World::new().lane("nyaa", every_by_share("60s"));
     for n in 1..=3 {
         world.submit(job(n).on("nyaa").as_(Priority::Rss));
     }

@@ -38,7 +38,7 @@ fn w1_an_rss_call_waits_fifteen_seconds_for_a_closed_lane_and_a_background_call_
 
 #[test]
 fn w1_a_default_budget_never_undercuts_the_lanes_own_gap() {
-    let mut world = World::new().lane("nyaa", every("60s"));
+    let mut world = World::new().lane("nyaa", every_by_share("60s"));
     world.submit(job(1).on("nyaa").as_(Priority::Interactive));
     world.submit(job(2).on("nyaa").as_(Priority::Rss));
     insta::assert_snapshot!(world.run_for("60s"), @"
@@ -265,7 +265,7 @@ fn w1_a_caller_that_wants_to_know_now_is_refused_when_the_limits_leave_no_room_i
 
 #[test]
 fn w1_those_ahead_take_their_gaps_and_higher_priorities_go_first() {
-    let mut world = World::new().lane("nyaa", every("10s"));
+    let mut world = World::new().lane("nyaa", every_by_share("10s"));
     world.submit(job(1).on("nyaa"));
     world.run_for("1s");
     world.submit(job(2).on("nyaa").start_within("15s").in_time());

@@ -59,7 +59,7 @@ impl State {
             (Queued, Step::Start) | (Joined, Step::TakeOver) | (Staged, Step::TakeUp) => {
                 Ok(Running)
             }
-            (Staged | Running, Step::BackOff) => Ok(Backoff),
+            (Staged | Running | Joined, Step::BackOff) => Ok(Backoff),
             (Settled, _) => Err(IllegalStep(self, step)),
             (_, Step::Settle) => Ok(Settled),
             _ => Err(IllegalStep(self, step)),
@@ -80,11 +80,16 @@ pub(crate) struct Call {
     pub(crate) rss: bool,
     pub(crate) place: Place,
     pub(crate) retry_at: Time,
-    /// Its budget for a closed lane; `Time::NEVER`'s span for none.
+    /// Its budget for a closed lane; `ANY_WAIT` for none.
     pub(crate) max_wait: Span,
+    /// The smallest budget among it and those that follow it, and the smallest that a caller named:
+    /// what its lane's indexes hold of it while it is queued (W1).
+    pub(crate) least: Least,
     pub(crate) attempts: u16,
     pub(crate) throttles: u16,
     pub(crate) crashes: u16,
+    /// Requests that the upstream did not process (L7).
+    pub(crate) unprocessed: u16,
     pub(crate) hops: u16,
     /// Whose fate it shares while `Joined`.
     pub(crate) leader: u32,
@@ -92,6 +97,27 @@ pub(crate) struct Call {
     pub(crate) waited: Span,
     pub(crate) ran: Span,
     pub(crate) outcome: Option<Box<Outcome>>,
+}
+
+/// The smallest of several budgets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Least {
+    /// Of all.
+    pub(crate) any: Span,
+    /// Of those that a caller named.
+    pub(crate) named: Span,
+}
+
+impl Default for Least {
+    fn default() -> Least {
+        Least { any: ANY_WAIT, named: ANY_WAIT }
+    }
+}
+
+impl Least {
+    pub(crate) fn of(self, other: Least) -> Least {
+        Least { any: self.any.min(other.any), named: self.named.min(other.named) }
+    }
 }
 
 /// No bound on waiting.
@@ -110,9 +136,11 @@ impl Call {
             place: Place::default(),
             retry_at: Time::ZERO,
             max_wait: ANY_WAIT,
+            least: Least::default(),
             attempts: 0,
             throttles: 0,
             crashes: 0,
+            unprocessed: 0,
             hops: 0,
             leader: 0,
             attempt: AttemptId(0),
@@ -130,9 +158,23 @@ impl Call {
         self.state == State::Settled
     }
 
+    /// One attempt more that counts.
+    pub(crate) fn tried(&mut self) {
+        self.attempts += 1;
+    }
+
+    /// How its last request went: from its start until now.
+    pub(crate) fn was_out(&mut self, started_at: Option<Time>, now: Time) {
+        self.ran = started_at.map_or(Span::ZERO, |at| now.since(at));
+        if self.state == State::Joined {
+            self.waited = started_at.unwrap_or(now).since(self.place.joined_at);
+        }
+    }
+
     /// Real requests made for it.
     pub(crate) fn requests(&self) -> u32 {
-        u32::from(self.attempts) + u32::from(self.throttles) + u32::from(self.crashes)
+        let made = [self.attempts, self.throttles, self.crashes, self.unprocessed];
+        made.into_iter().map(u32::from).sum()
     }
 }
 

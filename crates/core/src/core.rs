@@ -13,7 +13,7 @@ use crate::calls::Calls;
 use crate::group::Group;
 use crate::job::{AttemptId, Blob, CallId, JobId, LaneId, Retry, Until};
 use crate::keys::Table;
-use crate::lane::{Key, Lane};
+use crate::lane::{Contenders, Lane};
 use crate::limits::{GroupLimits, Limits};
 use crate::outcome::JobState;
 use crate::plan::Plan;
@@ -191,7 +191,9 @@ impl Job {
 /// An attempt that has not ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt {
-    /// `None` once its call no longer waits for it.
+    /// The call that it was reserved for.
+    pub(crate) made_for: CallId,
+    /// The call that waits for it now, which may have taken it over; `None` if none does.
     pub(crate) call: Option<u32>,
     pub(crate) lane: u32,
     pub(crate) priority: Priority,
@@ -276,8 +278,8 @@ pub struct Core {
     /// Jobs by the wall-clock moment they are due.
     pub(crate) due: BTreeSet<(Time, u32)>,
     /// What may go now, by order of going.
-    pub(crate) ready: BTreeSet<Key>,
-    pub(crate) ready_interactive: BTreeSet<Key>,
+    pub(crate) ready: Contenders,
+    pub(crate) ready_interactive: Contenders,
     /// Lanes or groups whose moment has come, while they are gathered.
     pub(crate) passing: Vec<u32>,
     pub(crate) dirty_lanes: Vec<u32>,
@@ -285,6 +287,8 @@ pub struct Core {
 
     pub(crate) rosters: Rosters,
     pub(crate) service_kind: Option<u32>,
+    /// Whether calls of every kind keep their workers: then no call is asked.
+    pub(crate) all_keep_workers: bool,
     pub(crate) pool: Pool,
     /// Attempts that were answered and are not over, at most `max_answered`.
     pub(crate) answered: u32,
@@ -304,6 +308,7 @@ impl Core {
         let state = || FixedState::with_seed(seed);
         let mut kind_names = HashMap::with_hasher(state());
         kind_names.extend(setup.kinds.iter().zip(0..).map(|(kind, n)| (kind.name.clone(), n)));
+        let all_keep_workers = setup.kinds.iter().all(|kind| kind.keeps_worker);
         let service_kind = kind_names.get(SERVICE_KIND).copied();
         let mut core = Core {
             pool: Pool::new(setup.settings.pool.clone()),
@@ -334,13 +339,14 @@ impl Core {
             group_openings: Timetable::default(),
             moments: BTreeSet::new(),
             due: BTreeSet::new(),
-            ready: BTreeSet::new(),
-            ready_interactive: BTreeSet::new(),
+            ready: Contenders::default(),
+            ready_interactive: Contenders::default(),
             passing: Vec::new(),
             dirty_lanes: Vec::new(),
             dirty_groups: Vec::new(),
             rosters: Rosters::default(),
             service_kind,
+            all_keep_workers,
             answered: 0,
             halted: false,
             waiting: 0,
@@ -452,9 +458,9 @@ impl Core {
         self.jobs.len()
     }
 
-    /// Workers there are, and how many are busy.
+    /// Slots of the pool, and calls that keep a worker, of which the first of each lane takes none.
     pub fn workers(&self) -> (u32, u32) {
-        (self.pool.size(), self.pool.busy())
+        (self.pool.size(), self.pool.running())
     }
 
     /// When calls of this job may start: now, or when it is due, which is not long after (W5).

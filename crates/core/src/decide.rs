@@ -8,16 +8,18 @@ use std::num::NonZeroU32;
 
 use crate::call::State;
 use crate::core::{Core, Moment};
-use crate::lane::{Cause, Demand, Glance, Key, Lane, Standing};
+use crate::group::GroupStanding;
+use crate::lane::{Cause, Contenders, Demand, Glance, Key, Lane, Standing};
 use crate::mutant::Mutant;
 use crate::outcome::{Failure, Outcome, Skip};
 use crate::plan::Plan;
-use crate::pool::Door;
+use crate::pool::{Door, Need};
 use crate::priority::Priority;
 use crate::queue::{Place, Waiting};
 use crate::settings::AcrossLanes;
-use crate::time::{Now, Time};
+use crate::time::{Now, Span, Time};
 use crate::timetable::Timetable;
+use crate::waits::Impatient;
 
 /// The call at the head of one of a lane's queues.
 #[derive(Clone, Copy)]
@@ -100,7 +102,9 @@ impl Core {
             match moment {
                 Moment::Retry(call) => self.join_queue(call, now, plan),
                 Moment::Deadline(job) => self.run_out(job, now, plan),
-                Moment::StartWithin(call) if self.runs(call) => {}
+                // A request was made for it, be it another job's.
+                Moment::StartWithin(call) if self.runs(call) || self.calls[call].requests() > 0 => {
+                }
                 Moment::StartWithin(call) => {
                     let start_within = self.jobs[self.calls[call].job].start_within();
                     let skip = Skip::StartWithin { start_within };
@@ -149,27 +153,42 @@ impl Core {
             return;
         }
         for priority in Priority::ALL {
-            if !self.lanes[lane].budgets.any(priority) {
-                continue;
+            while let Some(Impatient { call, wait }) = self.impatient(lane, priority, glance, now) {
+                self.skip_impatient(call, wait, now, plan);
             }
-            let demand = Demand { priority, rank: priority, cost: 1 };
-            let wait = self.lanes[lane].opening_at(glance, demand).at.since(now.time);
-            while let Some((max_wait, call)) = self.lanes[lane].budgets.impatient(priority, wait) {
-                let skip = Skip::MaxWait { wait, max_wait, priority };
-                self.settle(call, Outcome::Skipped(skip), now, plan);
-            }
+        }
+        let paused_for = now.time.since(self.lanes[lane].paused_at);
+        while self.lanes[lane].paused
+            && let Some((_, call)) = self.lanes[lane].budgets.named.impatient(paused_for + Span(1))
+        {
+            self.skip_paused(call, paused_for, now, plan);
         }
     }
 
+    fn impatient(
+        &self,
+        lane: u32,
+        priority: Priority,
+        glance: &Glance,
+        now: Now,
+    ) -> Option<Impatient> {
+        let lane = &self.lanes[lane];
+        lane.budgets.of(priority)?.impatient(|cost| {
+            let demand = Demand { priority, rank: priority, cost };
+            lane.opening_at(glance, demand).at.since(now.time)
+        })
+    }
+
     fn skip_hopeless_in_group(&mut self, group: u32, now: Now, plan: &mut Plan) {
-        let wait = self.groups[group].opening(1).at.since(now.time);
-        while let Some((max_wait, call)) = self.groups[group].waits.impatient(wait) {
+        let impatient = |core: &Core| {
+            let group = &core.groups[group];
+            group.waits.impatient(|cost| group.opening(cost).at.since(now.time))
+        };
+        while let Some(Impatient { call, wait }) = impatient(self) {
             if Mutant::MaxWaitIgnored.on() {
                 break;
             }
-            let priority = self.jobs[self.calls[call].job].priority;
-            let skip = Skip::MaxWait { wait, max_wait, priority };
-            self.settle(call, Outcome::Skipped(skip), now, plan);
+            self.skip_impatient(call, wait, now, plan);
         }
     }
 
@@ -241,7 +260,11 @@ impl Core {
         let lane = &self.lanes[number];
         let mut standing = Standing::default();
         // A lane without calls is touched when one comes; a busy or paused one when that ends.
-        let full = lane.taken() >= lane.width() || lane.workers >= self.pool.lane_cap();
+        let full = lane.taken() >= lane.width();
+        if lane.paused {
+            // Callers that named their budgets do not wait for the resume (W1).
+            standing.wake_at = lane.budgets.named.least().map(|least| lane.paused_at + least);
+        }
         if lane.paused || full {
             return standing;
         }
@@ -259,7 +282,7 @@ impl Core {
             }
             let opening = lane.opening_at(glance, head.demand());
             if opening.at <= now.time {
-                standing.any = Some(self.key(lane, head));
+                standing.any = self.key(lane, head);
                 break;
             }
             wake_at = wake_at.min(opening.at);
@@ -276,7 +299,7 @@ impl Core {
         if let Some(head) = interactive.next().filter(|_| !blocked) {
             let opening = lane.opening_at(glance, head.demand());
             if opening.at <= now.time {
-                standing.interactive = Some(self.key(lane, head));
+                standing.interactive = self.key(lane, head);
             } else {
                 wake_at = wake_at.min(opening.at);
             }
@@ -289,7 +312,13 @@ impl Core {
         standing
     }
 
-    fn key(&self, lane: &Lane, head: &Head) -> Key {
+    /// The place of a lane's head among those that compete; none if its lane has its share of the
+    /// pool (P5).
+    fn key(&self, lane: &Lane, head: &Head) -> Option<Key> {
+        let need = self.need(lane, head.waiting.call);
+        if need == Need::Slot && lane.workers > self.pool.lane_cap() {
+            return None;
+        }
         let order = match self.settings.across_lanes {
             AcrossLanes::Oldest => head.waiting.place.joined_at,
             AcrossLanes::Turns => {
@@ -297,31 +326,50 @@ impl Core {
             }
         };
         let Waiting { place, call, .. } = head.waiting;
-        Key { rank: head.rank, order: order.0, seq: place.seq, call }
+        Some(Key { rank: head.rank, order: order.0, seq: place.seq, call, need })
     }
 
-    /// A group stands for its best lane while it is open itself (L9).
+    /// What a call needs to start besides its lane (P5).
+    pub(crate) fn need(&self, lane: &Lane, call: u32) -> Need {
+        let keeps_worker = self.all_keep_workers || {
+            let kind = self.jobs[self.calls[call].job].kind;
+            self.kinds[kind as usize].keeps_worker
+        };
+        match keeps_worker {
+            false => Need::Nothing,
+            true if lane.workers == 0 && !Mutant::FirstCallPooled.on() => Need::First,
+            true => Need::Slot,
+        }
+    }
+
+    /// A group stands for its best lanes while it is open itself (L9).
     fn stand_group(&mut self, number: u32, now: Now) {
         let group = &self.groups[number];
-        let mut standing = Standing::default();
+        let mut standing = GroupStanding::default();
         if !group.is_full() {
             let cost = |key: &Key| self.jobs[self.calls[key.call].job].cost.get();
-            for (set, slot) in
+            for (sets, slots) in
                 [(&group.any, &mut standing.any), (&group.interactive, &mut standing.interactive)]
             {
-                let Some(best) = set.first() else { continue };
-                let opening = group.opening(cost(best));
-                if opening.at <= now.time {
-                    *slot = Some(*best);
-                } else {
-                    let sooner = standing.wake_at.is_none_or(|wake| opening.at < wake);
-                    standing.wake_at = if sooner { Some(opening.at) } else { standing.wake_at };
+                for (set, slot) in sets.iter().zip(slots) {
+                    let Some(best) = set.first() else { continue };
+                    let opening = group.opening(cost(best));
+                    if opening.at <= now.time {
+                        *slot = Some(*best);
+                    } else {
+                        let sooner = standing.wake_at.is_none_or(|wake| opening.at < wake);
+                        standing.wake_at = if sooner { Some(opening.at) } else { standing.wake_at };
+                    }
                 }
             }
         }
         let before = std::mem::replace(&mut self.groups[number].standing, standing);
         move_opening(&mut self.group_openings, number, standing.wake_at);
-        self.move_ready(&before, &standing);
+        for need in 0..Need::ALL.len() {
+            swap(&mut self.ready, before.any[need], standing.any[need]);
+            let (before, after) = (before.interactive[need], standing.interactive[need]);
+            swap(&mut self.ready_interactive, before, after);
+        }
     }
 
     fn move_ready(&mut self, before: &Standing, after: &Standing) {
@@ -347,12 +395,12 @@ impl Core {
     /// grow (P3, Q3).
     fn next_to_start(&mut self, now: Now) -> Option<u32> {
         while !self.halted {
-            let best = match self.pool.door() {
-                Some(Door::Any) => self.ready.first(),
-                Some(Door::Interactive) => self.ready_interactive.first(),
+            let best = Need::ALL.into_iter().filter_map(|need| match self.pool.door(need) {
+                Some(Door::Any) => self.ready[need as usize].first(),
+                Some(Door::Interactive) => self.ready_interactive[need as usize].first(),
                 None => None,
-            };
-            if let Some(key) = best {
+            });
+            if let Some(key) = best.min() {
                 return Some(key.call);
             }
             if !self.lacks_workers() || !self.pool.grow(now.time) {
@@ -362,10 +410,11 @@ impl Core {
         None
     }
 
-    /// Whether a call on an open lane lacks a worker.
+    /// Whether a call on an open lane lacks a slot of the pool.
     pub(crate) fn lacks_workers(&self) -> bool {
-        self.pool.door() != Some(Door::Any)
-            && !(self.ready.is_empty() && self.ready_interactive.is_empty())
+        let slot = Need::Slot as usize;
+        self.pool.door(Need::Slot) != Some(Door::Any)
+            && !(self.ready[slot].is_empty() && self.ready_interactive[slot].is_empty())
     }
 
     /// Calls that their lane's new limits can never admit must not block the lane.
@@ -400,15 +449,15 @@ fn move_opening(openings: &mut Timetable, number: u32, to: Option<Time>) {
     }
 }
 
-/// Replaces one member of an ordered set by another.
-fn swap<T: Ord>(set: &mut std::collections::BTreeSet<T>, before: Option<T>, after: Option<T>) {
+/// Replaces one contender by another.
+fn swap(sets: &mut Contenders, before: Option<Key>, after: Option<Key>) {
     if before == after {
         return;
     }
     if let Some(before) = before {
-        set.remove(&before);
+        sets[before.need as usize].remove(&before);
     }
     if let Some(after) = after {
-        set.insert(after);
+        sets[after.need as usize].insert(after);
     }
 }

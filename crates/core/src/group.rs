@@ -1,13 +1,20 @@
 //! Limits that several lanes share (L9).
 
-use std::collections::BTreeSet;
-
-use crate::lane::{Cause, Key, Opening, Standing};
+use crate::lane::{Cause, Contenders, Key, Opening};
 use crate::ledger::Ledger;
 use crate::limits::GroupLimits;
 use crate::pending::Pending;
 use crate::time::{Span, Time};
-use crate::waits::Waits;
+use crate::waits::WaitsByCost;
+
+/// What the indexes hold about a group: of each need its best call, and its best interactive one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct GroupStanding {
+    pub(crate) any: [Option<Key>; 3],
+    pub(crate) interactive: [Option<Key>; 3],
+    /// When to look again.
+    pub(crate) wake_at: Option<Time>,
+}
 
 /// One group and those of its lanes that are otherwise open, the best first.
 #[derive(Clone, Debug)]
@@ -15,15 +22,16 @@ pub(crate) struct Group {
     pub(crate) name: String,
     pub(crate) limits: GroupLimits,
     pub(crate) since: Vec<Time>,
-    pub(crate) any: BTreeSet<Key>,
-    pub(crate) interactive: BTreeSet<Key>,
+    pub(crate) any: Contenders,
+    pub(crate) interactive: Contenders,
     /// Waiting calls of all its lanes by their `max_wait` (W1).
-    pub(crate) waits: Waits,
+    pub(crate) waits: WaitsByCost,
     pub(crate) in_flight: u32,
     pub(crate) pending: Pending,
     pub(crate) last_start: Time,
     pub(crate) ledger: Ledger,
-    pub(crate) standing: Standing,
+    /// Its best lanes that may go now, by what they need.
+    pub(crate) standing: GroupStanding,
     pub(crate) dirty: bool,
 }
 
@@ -33,14 +41,14 @@ impl Group {
             name,
             since: vec![Time::ZERO; limits.windows.len()],
             limits,
-            any: BTreeSet::new(),
-            interactive: BTreeSet::new(),
-            waits: Waits::default(),
+            any: Contenders::default(),
+            interactive: Contenders::default(),
+            waits: WaitsByCost::default(),
             in_flight: 0,
             pending: Pending::default(),
             last_start: Time::ZERO,
             ledger: Ledger::default(),
-            standing: Standing::default(),
+            standing: GroupStanding::default(),
             dirty: false,
         }
     }

@@ -3,6 +3,7 @@
 use crate::job::AttemptId;
 use crate::limits::Limits;
 use crate::mutant::Mutant;
+use crate::record::SlowRecord;
 use crate::time::{Span, Time};
 
 /// How long a lane rests on each rung.
@@ -17,12 +18,24 @@ pub const LADDER: [Span; 9] = [
     Span::hours(12),
     Span::hours(24),
 ];
-/// The gap of a throttled lane that has none of its own.
+/// The gap of a throttled lane that has none of its own, where its rate is not known.
 const FIRST_GAP: Span = Span::secs(1);
-/// The gap is doubled so often at most: 16-fold.
-const MOST_SLOWED: u8 = 4;
+/// A gap of its own grows 16-fold at most.
+const MOST_SLOWED: u64 = 16;
 /// Successes in a row that take one step back towards the configured limits.
 const STEP_BACK_AFTER: u32 = 5;
+/// How long the gap is remembered at which the upstream last throttled.
+const REFUSED_FOR: Span = Span::mins(10);
+/// A lane comes back towards that gap, and no closer to it than this part of it.
+const REFUSED_MARGIN: u64 = 16;
+/// A failure whose `Retry-After` is sooner than this names no date worth the name.
+pub(crate) const SOON: Span = Span::secs(1);
+/// A gap as short as this is none.
+const NO_GAP: Span = Span::millis(10);
+/// Fewer starts than this say nothing about a lane's rate: they may have been one burst.
+const KNOWN_BY: u32 = 20;
+/// The rate of a lane is what it started in so many seconds.
+pub(crate) const RATE_SECONDS: u64 = 10;
 
 /// What a lane has learned the hard way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,10 +46,45 @@ pub(crate) struct Health {
     /// Attempts up to this one were on the wire when the lane was last slowed or closed: what they
     /// bring is no news.
     pub(crate) judged: AttemptId,
-    pub(crate) slowed: u8,
+    pub(crate) slow: SlowRecord,
     pub(crate) narrowed: Option<u32>,
     /// Successes since the last step back; not worth remembering through a restart.
     pub(crate) streak: u32,
+}
+
+/// How often a lane started lately, by the second.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Recent {
+    second: u64,
+    starts: [u32; RATE_SECONDS as usize],
+}
+
+impl Recent {
+    /// One start more.
+    pub(crate) fn count(&mut self, at: Time) {
+        let second = at.0 / 1_000_000;
+        self.forget(second);
+        if self.second < second + RATE_SECONDS {
+            self.starts[(second % RATE_SECONDS) as usize] += 1;
+        }
+    }
+
+    /// Starts in the last ten seconds.
+    pub(crate) fn starts(mut self, now: Time) -> u32 {
+        self.forget(now.0 / 1_000_000);
+        self.starts.iter().sum()
+    }
+
+    fn forget(&mut self, second: u64) {
+        let gone = second.saturating_sub(self.second).min(RATE_SECONDS);
+        for step in 1..=gone {
+            self.starts[((self.second + step) % RATE_SECONDS) as usize] = 0;
+        }
+        if gone == RATE_SECONDS {
+            self.starts = [0; RATE_SECONDS as usize];
+        }
+        self.second = self.second.max(second);
+    }
 }
 
 impl Health {
@@ -48,61 +96,105 @@ impl Health {
         self.cooldown_until = self.cooldown_until.max(until);
     }
 
-    /// Throttled without a date: slower and narrower (L7). `newest` is the last attempt reserved.
-    pub(crate) fn throttled(&mut self, attempt: AttemptId, newest: AttemptId, limits: &Limits) {
-        self.streak = 0;
-        if attempt <= self.judged {
-            return;
-        }
-        self.judged = newest;
-        let most = MOST_SLOWED + u8::from(limits.every.is_none());
-        self.slowed = (self.slowed + 1).min(most);
-        let wide = self.narrowed.unwrap_or(limits.in_flight.get());
-        self.narrowed = Some((wide / 2).max(1));
+    /// The gap that the lane has now, if it has one or its rate is known.
+    fn present_gap(&self, limits: &Limits, starts: u32) -> Option<Span> {
+        let gap = self.every(limits);
+        let by_rate = || Span(Span::secs(RATE_SECONDS).0 / u64::from(starts));
+        if gap > Span::ZERO { Some(gap) } else { (starts >= KNOWN_BY).then(by_rate) }
     }
 
-    /// Failed: after `fail_after` in a row the lane climbs a rung (L7).
-    pub(crate) fn failed(
+    /// The gap that being throttled without a date sets (L7).
+    pub(crate) fn throttled_gap(&self, limits: &Limits, starts: u32) -> Span {
+        let Some(present) = self.present_gap(limits, starts) else { return FIRST_GAP };
+        let own = limits.every.unwrap_or(self.slow.ground.max(FIRST_GAP));
+        present.times(2).min(own.times(MOST_SLOWED)).max(present)
+    }
+
+    /// Throttled without a date: slower and narrower (L7). `newest` is the last attempt reserved,
+    /// `starts` how often the lane started in the last ten seconds.
+    pub(crate) fn throttled(
         &mut self,
         attempt: AttemptId,
         newest: AttemptId,
         limits: &Limits,
+        starts: u32,
         now: Time,
     ) {
         self.streak = 0;
         if attempt <= self.judged {
             return;
         }
-        self.failures += 1;
+        self.judged = newest;
+        let present = self.present_gap(limits, starts);
+        let gap = self.throttled_gap(limits, starts);
+        if self.slow.gap == Span::ZERO {
+            self.slow.ground = limits.every.or(present).unwrap_or(NO_GAP);
+        }
+        self.slow.gap = gap;
+        self.slow.refused = present.map(|present| (present, now));
+        let wide = self.narrowed.unwrap_or(limits.in_flight.get());
+        self.narrowed = Some((wide / 2).max(1));
+    }
+
+    /// A call failed: after `fail_after` in a row the lane climbs a rung (L7). Retries of one call
+    /// count once: `again` says that this one has counted. Says whether it was news.
+    pub(crate) fn failed(
+        &mut self,
+        attempt: AttemptId,
+        newest: AttemptId,
+        again: bool,
+        limits: &Limits,
+        now: Time,
+    ) -> bool {
+        self.streak = 0;
+        if attempt <= self.judged {
+            return false;
+        }
+        self.failures += u32::from(!again);
         if self.rung > 0 || self.failures >= limits.fail_after.get() {
             self.cool(now + LADDER[usize::from(self.rung).min(LADDER.len() - 1)]);
             self.rung = (self.rung + 1).min(LADDER.len() as u8);
             self.judged = newest;
         }
+        true
     }
 
-    /// Answered: the ladder is cleared, and step by step the limits are what they were (L7).
-    pub(crate) fn succeeded(&mut self, limits: &Limits) {
+    /// The upstream answered, whatever it said: the ladder is cleared (L7).
+    pub(crate) fn answered(&mut self) {
         (self.failures, self.rung) = (0, 0);
-        if self.slowed == 0 && self.narrowed.is_none() {
+    }
+
+    /// Answered well: step by step the limits are what they were (L7).
+    pub(crate) fn succeeded(&mut self, limits: &Limits, now: Time) {
+        self.answered();
+        if self.slow.gap == Span::ZERO && self.narrowed.is_none() {
             return;
         }
         self.streak += 1;
         if self.streak >= STEP_BACK_AFTER {
             self.streak = 0;
-            self.slowed = self.slowed.saturating_sub(1);
+            self.shrink_gap(now);
             let wider = self.narrowed.map(|narrow| narrow + 1);
             self.narrowed = wider.filter(|wide| *wide < limits.in_flight.get());
         }
     }
 
+    /// A quarter less, but not into the gap that was refused a short while ago.
+    fn shrink_gap(&mut self, now: Time) {
+        let SlowRecord { gap, ground, refused } = self.slow;
+        let refused = refused.filter(|(_, at)| now < *at + REFUSED_FOR);
+        let floor = refused.map_or(Span::ZERO, |(span, _)| span + Span(span.0 / REFUSED_MARGIN));
+        let shorter = Span(gap.0 - gap.0 / 4).max(floor).min(gap);
+        if shorter > ground {
+            self.slow.gap = shorter;
+        } else {
+            self.slow = SlowRecord::default();
+        }
+    }
+
     /// The gap before priorities bend it.
     pub(crate) fn every(&self, limits: &Limits) -> Span {
-        match (limits.every, self.slowed) {
-            (None, 0) => Span::ZERO,
-            (None, slowed) => FIRST_GAP.times(1 << (slowed - 1)),
-            (Some(every), slowed) => every.times(1 << slowed),
-        }
+        limits.every.unwrap_or(Span::ZERO).max(self.slow.gap)
     }
 
     /// Whether one call at a time goes out, to see how the service is.
@@ -120,7 +212,7 @@ mod tests {
     fn failing(times: u64) -> Health {
         let mut health = Health::default();
         for n in 1..=times {
-            health.failed(AttemptId(n), AttemptId(n), &Limits::default(), NOW);
+            health.failed(AttemptId(n), AttemptId(n), false, &Limits::default(), NOW);
         }
         health
     }
@@ -145,8 +237,8 @@ mod tests {
     #[test]
     fn l7_success_clears_the_ladder() {
         let mut health = failing(4);
-        health.succeeded(&Limits::default());
-        health.failed(AttemptId(9), AttemptId(9), &Limits::default(), NOW);
+        health.succeeded(&Limits::default(), NOW);
+        health.failed(AttemptId(9), AttemptId(9), false, &Limits::default(), NOW);
         assert_eq!((health.failures, health.rung), (1, 0));
     }
 
@@ -154,41 +246,86 @@ mod tests {
     fn l7_attempts_that_were_on_the_wire_at_the_climb_do_not_climb_again() {
         let mut health = Health::default();
         for n in 1..=12 {
-            health.failed(AttemptId(n), AttemptId(12), &Limits::default(), NOW);
+            health.failed(AttemptId(n), AttemptId(12), false, &Limits::default(), NOW);
         }
         assert_eq!(health.rung, 1);
     }
 
     #[test]
-    fn l7_throttling_doubles_the_gap_and_halves_the_width_once_per_burst() {
-        let sixteen = std::num::NonZeroU32::new(16).expect("above zero");
-        let limits = Limits { in_flight: sixteen, ..Limits::default() };
-        let mut health = Health::default();
-        for n in 1..=16 {
-            health.throttled(AttemptId(n), AttemptId(16), &limits);
-        }
-        assert_eq!((health.every(&limits), health.narrowed), (Span::secs(1), Some(8)));
-        for n in 17..=40 {
-            health.throttled(AttemptId(n), AttemptId(n), &limits);
-        }
-        assert_eq!((health.every(&limits), health.narrowed), (Span::secs(16), Some(1)));
-        let paced = Limits { every: Some(Span::secs(3)), ..limits };
-        health.slowed = 4;
-        assert_eq!(health.every(&paced), Span::secs(48));
+    fn l7_retries_of_one_call_count_once() {
+        let mut health = failing(4);
+        health.failed(AttemptId(5), AttemptId(5), true, &Limits::default(), NOW);
+        assert_eq!((health.failures, health.rung), (4, 0));
+        health.failed(AttemptId(6), AttemptId(6), false, &Limits::default(), NOW);
+        assert_eq!(health.rung, 1);
+    }
+
+    fn wide(in_flight: u32) -> Limits {
+        let in_flight = std::num::NonZeroU32::new(in_flight).expect("above zero");
+        Limits { in_flight, ..Limits::default() }
     }
 
     #[test]
-    fn l7_success_steps_back_to_the_configured_limits() {
-        let four = std::num::NonZeroU32::new(4).expect("above zero");
-        let limits = Limits { in_flight: four, ..Limits::default() };
-        let mut health = Health { slowed: 2, narrowed: Some(1), ..Health::default() };
-        for _ in 0..5 {
-            health.succeeded(&limits);
+    fn l7_throttling_doubles_the_gap_and_halves_the_width_once_per_burst() {
+        let limits = wide(16);
+        let mut health = Health::default();
+        for n in 1..=16 {
+            health.throttled(AttemptId(n), AttemptId(16), &limits, 0, NOW);
         }
-        assert_eq!((health.slowed, health.narrowed), (1, Some(2)));
-        for _ in 0..10 {
-            health.succeeded(&limits);
+        assert_eq!((health.every(&limits), health.narrowed), (Span::secs(1), Some(8)));
+        for n in 17..=40 {
+            health.throttled(AttemptId(n), AttemptId(n), &limits, 0, NOW);
         }
-        assert_eq!((health.slowed, health.narrowed), (0, None));
+        assert_eq!((health.every(&limits), health.narrowed), (Span::secs(16), Some(1)));
+    }
+
+    #[test]
+    fn l7_a_gap_of_its_own_grows_at_most_sixteen_fold() {
+        let limits = Limits { every: Some(Span::secs(3)), ..Limits::default() };
+        let mut health = Health::default();
+        let gaps = [6, 12, 24, 48, 48].map(Span::secs);
+        for (n, gap) in (1..).zip(gaps) {
+            health.throttled(AttemptId(n), AttemptId(n), &limits, 0, NOW);
+            assert_eq!(health.every(&limits), gap);
+        }
+    }
+
+    #[test]
+    fn l7_a_throttled_lane_without_a_gap_starts_from_the_rate_it_had() {
+        let limits = wide(4);
+        let mut health = Health::default();
+        health.throttled(AttemptId(1), AttemptId(1), &limits, 50, NOW);
+        assert_eq!(health.every(&limits), Span::millis(400));
+        assert_eq!(health.slow.refused, Some((Span::millis(200), NOW)));
+    }
+
+    #[test]
+    fn l7_success_steps_back_by_quarters_and_not_into_the_gap_that_was_refused() {
+        let limits = wide(4);
+        let mut health = Health::default();
+        health.throttled(AttemptId(1), AttemptId(1), &limits, 50, NOW);
+        let step = |health: &mut Health, now: Time| {
+            (0..5).for_each(|_| health.succeeded(&limits, now));
+            health.every(&limits)
+        };
+        let gaps = [300_000, 225_000, 212_500, 212_500].map(Span);
+        assert_eq!([NOW; 4].map(|now| step(&mut health, now)), gaps);
+        assert_eq!(health.narrowed, None, "it was 2 of 4");
+        let later = NOW + Span::mins(10);
+        assert_eq!(step(&mut health, later), Span::ZERO, "below where it was");
+        assert_eq!(health.slow, SlowRecord::default());
+    }
+
+    #[test]
+    fn l7_starts_are_counted_for_ten_seconds() {
+        let mut recent = Recent::default();
+        for n in 0..40u64 {
+            recent.count(NOW + Span::millis(500 * n));
+        }
+        assert_eq!(recent.starts(NOW + Span::secs(19)), 20);
+        assert_eq!(recent.starts(NOW + Span::secs(24)), 10);
+        assert_eq!(recent.starts(NOW + Span::secs(60)), 0);
+        recent.count(NOW);
+        assert_eq!(recent.starts(NOW + Span::secs(19)), 20, "too old to count");
     }
 }

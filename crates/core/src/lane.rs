@@ -1,17 +1,19 @@
 //! One outside service: its queues, its history, and when it next opens (L1 to L11).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::health::Health;
-use crate::job::{AttemptId, LaneId};
+use crate::health::{Health, Recent};
+use crate::job::{AttemptId, CallId, LaneId};
 use crate::ledger::Ledger;
 use crate::limits::{GapFrom, GroupLimits, Limits, MOST_SLACK, MOST_WINDOWS, Portion, Window};
 use crate::mutant::Mutant;
 use crate::outcome::Announced;
 use crate::pending::Pending;
+use crate::pool::Need;
 use crate::priority::Priority;
 use crate::queue::Queues;
-use crate::record::LaneRecord;
+use crate::record::{LaneRecord, Membership, SlowRecord};
 use crate::settings::MOST_LATE;
 use crate::time::{Span, Time};
 use crate::waits::Budgets;
@@ -74,9 +76,14 @@ pub(crate) struct Key {
     pub(crate) order: u64,
     pub(crate) seq: u64,
     pub(crate) call: u32,
+    /// What it needs besides its lane.
+    pub(crate) need: Need,
 }
 
-/// What the indexes hold about a lane or a group.
+/// Contenders, by what they need.
+pub(crate) type Contenders = [BTreeSet<Key>; 3];
+
+/// What the indexes hold about a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Standing {
     /// Its best call that may go now.
@@ -139,6 +146,17 @@ pub(crate) struct Lane {
     pub(crate) finished: [(Time, AttemptId); 4],
     /// Where it stands among the idle lanes, if it does (L10).
     pub(crate) idle_from: Time,
+    /// The groups that its attempts were charged to, the present one last, and how long the history
+    /// of any of them binds (L9).
+    pub(crate) memberships: Vec<Membership>,
+    pub(crate) group_memory: Span,
+    /// Since when it is stopped by hand.
+    pub(crate) paused_at: Time,
+    /// Calls that failed since its upstream last answered: each counts once (L7). Forgotten by a
+    /// restart.
+    pub(crate) failed: BTreeSet<CallId>,
+    /// How often it started lately (L7).
+    pub(crate) recent: Recent,
     /// The longest slack that its attempts had, and the shortest since its service last announced
     /// anything.
     pub(crate) most_slack: Span,
@@ -155,6 +173,11 @@ impl Lane {
             spread: limits.spread_gap(),
             slack: Span::ZERO,
             trim_at: 0,
+            memberships: Vec::new(),
+            group_memory: Span::ZERO,
+            paused_at: Time::ZERO,
+            failed: BTreeSet::new(),
+            recent: Recent::default(),
             most_slack: Span::ZERO,
             announced_slack: Span::ZERO,
             limits,
@@ -352,9 +375,9 @@ impl Lane {
         self.in_flight + if probes { self.untold } else { 0 }
     }
 
-    /// How long its history binds anything, its group's share included.
-    pub(crate) fn memory(&self, group: Span) -> Span {
-        let limits = self.longest.max(self.gap(Priority::Background)).max(group);
+    /// How long its history binds anything, be it its groups.
+    pub(crate) fn memory(&self) -> Span {
+        let limits = self.longest.max(self.gap(Priority::Background)).max(self.group_memory);
         let Some((announced, _)) = self.announced.as_deref() else { return limits };
         let window = announced.window.map_or(Span::ZERO, |rate| rate.per);
         let left = announced.left.map_or(Span::ZERO, |(_, span)| span);
@@ -408,10 +431,11 @@ impl Lane {
             failures: self.health.failures,
             rung: self.health.rung,
             judged: self.health.judged,
-            slowed: self.health.slowed,
+            slow: self.health.slow,
             narrowed: self.health.narrowed,
             announced: self.announced.as_deref().copied(),
-            paused: self.paused,
+            paused_at: self.paused.then_some(self.paused_at),
+            groups: Some(self.memberships.clone()),
         }
     }
 
@@ -437,15 +461,20 @@ impl Lane {
             failures: record.failures,
             rung: record.rung,
             judged: record.judged,
-            slowed: record.slowed,
+            slow: record.slow,
             narrowed: record.narrowed,
-            streak: 0,
+            ..Health::default()
         };
         if Mutant::CooldownForgotten.on() {
             self.health.cooldown_until = Time::ZERO;
         }
         self.announced = record.announced.map(Box::new);
-        self.paused = record.paused;
+        self.paused = record.paused_at.is_some();
+        self.paused_at = record.paused_at.unwrap_or_default();
+        // A record without them leaves all history to the group that is configured now.
+        if let Some(groups) = &record.groups {
+            self.memberships.clone_from(groups);
+        }
     }
 
     /// Whether nothing distinguishes it from a fresh lane (L10).
@@ -456,7 +485,8 @@ impl Lane {
             && self.pending.is_empty()
             && !self.paused
             && health.cooldown_until <= now
-            && (health.failures, health.rung, health.slowed) == (0, 0, 0)
+            && (health.failures, health.rung) == (0, 0)
+            && health.slow == SlowRecord::default()
             && health.narrowed.is_none()
             && self.announced.is_none()
     }
@@ -585,8 +615,8 @@ mod tests {
     fn what_a_lane_must_remember_comes_back() {
         let mut before = lane(Limits::default());
         before.health.cool(NOW);
-        before.health.slowed = 2;
-        before.paused = true;
+        before.health.slow.gap = Span::secs(4);
+        (before.paused, before.paused_at) = (true, NOW);
         let mut after = lane(Limits::default());
         after.remember(&before.record());
         assert_eq!(after.record(), before.record());

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::core::Core;
-use crate::job::{LaneId, SubmitError};
+use crate::job::{AttemptId, LaneId, SubmitError};
 use crate::lane::Lane;
 use crate::limits::Limits;
 use crate::plan::{Event, Plan};
-use crate::record::Write;
+use crate::record::{Membership, Write};
 use crate::time::{Now, Span, Time};
 use crate::why::Reason;
 
@@ -51,6 +51,7 @@ impl Core {
     /// Sets the limits of a lane, or of a template if the name ends in `*`; lanes that a template
     /// made follow it. Returns the lanes that it concerns.
     pub(crate) fn configure(&mut self, name: Arc<str>, limits: Limits, now: Time) -> Vec<u32> {
+        let limits = Limits { every: limits.every.filter(|every| *every > Span::ZERO), ..limits };
         // Lanes with the same limits share them: ten thousand lanes are smaller that way.
         let shared = self.last_limits.as_ref().filter(|last| ***last == limits).cloned();
         let limits = shared.unwrap_or_else(|| Arc::new(limits));
@@ -132,15 +133,16 @@ impl Core {
             return;
         }
         self.leave_indexes(lane);
-        let remembered = self.lane_memory(lane) > Span::ZERO;
+        let remembered = self.lanes[lane].memory() > Span::ZERO;
         let group = limits.group.as_deref().and_then(|name| self.group_named(name));
         let moved = std::mem::replace(&mut self.lanes[lane].group, group);
         if moved != group {
             self.move_waits(lane, moved, group);
+            self.move_attempts(lane, moved, group, now);
         }
         self.lanes[lane].reconfigure(limits.clone(), now);
         self.allow_slack(lane);
-        if !remembered && self.lane_memory(lane) > Span::ZERO {
+        if !remembered && self.lanes[lane].memory() > Span::ZERO {
             self.charge_pending(lane);
         }
         self.touch_lane(lane);
@@ -156,32 +158,85 @@ impl Core {
 
     /// A lane that changes groups takes the budgets of its waiting calls along.
     fn move_waits(&mut self, lane: u32, from: Option<u32>, to: Option<u32>) {
-        let waits: Vec<(Span, u32)> = self.lanes[lane].budgets.iter().collect();
-        for (max_wait, call) in waits {
+        for (cost, max_wait, call) in self.lanes[lane].budgets.iter() {
             if let Some(from) = from {
-                self.groups[from].waits.remove(max_wait, call);
+                self.groups[from].waits.remove(cost, max_wait, call);
             }
             if let Some(to) = to {
-                self.groups[to].waits.insert(max_wait, call);
+                self.groups[to].waits.insert(cost, max_wait, call);
             }
         }
-        let in_flight = self.lanes[lane].in_flight;
-        if let Some(from) = from {
-            self.groups[from].in_flight -= in_flight;
-            for entry in self.lanes[lane].pending.clone().iter() {
+    }
+
+    /// A lane that changes groups: what it has on the wire holds slots of the new one, and what may
+    /// still arrive counts in both (L9, L11).
+    fn move_attempts(&mut self, number: u32, from: Option<u32>, to: Option<u32>, now: Time) {
+        let next = AttemptId(self.next.attempt);
+        let pending = self.lanes[number].pending.clone();
+        let in_flight = self.lanes[number].in_flight;
+        if let Some(from) = from.map(|from| &mut self.groups[from]) {
+            from.in_flight -= in_flight;
+            for entry in pending.iter() {
                 let (at, attempt, _) = entry;
-                self.groups[from].pending.remove(&entry);
+                from.pending.remove(&entry);
                 // Its real start is told to the new group: here it counts where it was charged.
-                self.groups[from].ledger.started(attempt, at, at);
-            }
-            self.touch_group(from);
-        }
-        if let Some(to) = to {
-            self.groups[to].in_flight += in_flight;
-            for entry in self.lanes[lane].pending.clone().iter() {
-                self.groups[to].pending.insert(entry);
+                from.last_start = from.last_start.max(at);
+                from.ledger.started(attempt, at, at);
             }
         }
+        let mut first = next;
+        if let Some(to) = to.map(|to| &mut self.groups[to]) {
+            to.in_flight += in_flight;
+            for (&attempt, known) in &self.attempts {
+                let started = known.started_at.map(|at| known.counts_at(at));
+                let arrives = started.unwrap_or(known.charged_at());
+                if known.lane != number || !known.used || started.is_some_and(|at| at < now) {
+                    continue;
+                }
+                first = first.min(attempt);
+                if started.is_some() {
+                    to.last_start = to.last_start.max(arrives);
+                    to.ledger.charge(attempt, arrives, known.cost);
+                } else {
+                    to.pending.insert((arrives, attempt, known.priority));
+                    to.ledger.reserve(attempt, arrives, known.cost);
+                }
+            }
+        }
+        from.into_iter().chain(to).for_each(|group| self.touch_group(group));
+        let joined = to.map(|to| Membership::from(&*self.groups[to].name, first));
+        let memberships = &mut self.lanes[number].memberships;
+        memberships
+            .iter_mut()
+            .filter(|of| of.lasts())
+            .for_each(|of| of.last = AttemptId(next.0 - 1));
+        memberships.extend(joined);
+        self.measure_groups(number);
+    }
+
+    /// How long the history of a lane binds any group that counts it.
+    pub(crate) fn measure_groups(&mut self, lane: u32) {
+        let of = self.lanes[lane].memberships.iter();
+        let groups = of.filter_map(|of| self.group_named(&of.group));
+        let memory = groups.map(|group| self.groups[group].memory()).max();
+        self.lanes[lane].group_memory = memory.unwrap_or(Span::ZERO);
+    }
+
+    /// The store's word about a lane's groups meets the configuration's: says whether they differ.
+    pub(crate) fn settle_membership(&mut self, number: u32) -> bool {
+        let next = AttemptId(self.next.attempt);
+        let lane = &mut self.lanes[number];
+        let present = lane.group.map(|group| &*self.groups[group].name);
+        let known = lane.memberships.iter().find(|of| of.lasts()).map(|of| &*of.group);
+        let differs = known != present;
+        if differs {
+            let last = AttemptId(next.0 - 1);
+            let joined = present.map(|group| Membership::from(group, next));
+            lane.memberships.iter_mut().filter(|of| of.lasts()).for_each(|of| of.last = last);
+            lane.memberships.extend(joined);
+        }
+        self.measure_groups(number);
+        differs
     }
 
     pub(crate) fn group_named(&self, name: &str) -> Option<u32> {
@@ -198,7 +253,10 @@ impl Core {
         let id = self.strangers.remove(&name).unwrap_or(LaneId(0));
         let mut lane = Lane::new(id, name.clone(), limits.clone(), now);
         lane.group = limits.group.as_deref().and_then(|name| self.group_named(name));
+        let group = lane.group.map(|group| &*self.groups[group].name);
+        lane.memberships.extend(group.map(|group| Membership::from(group, AttemptId(0))));
         let number = self.lanes.insert(lane);
+        self.measure_groups(number);
         self.allow_slack(number);
         self.lane_names.insert(name, number);
         number
@@ -255,7 +313,7 @@ impl Core {
                 self.drop_lane(number, plan);
                 return true;
             }
-            let rest = lane.memory(Span::ZERO).max(lane.health.cooldown_until.since(now));
+            let rest = lane.memory().max(lane.health.cooldown_until.since(now));
             self.idle_from(number, now + rest.max(Span::secs(1)));
         }
         false
@@ -293,21 +351,26 @@ impl Core {
     }
 
     /// Stops a lane by hand: what runs goes on, nothing new starts.
-    pub fn pause(&mut self, name: &str, plan: &mut Plan) -> Result<(), UnknownLane> {
-        self.set_paused(name, plan, true)
+    pub fn pause(&mut self, name: &str, now: Now, plan: &mut Plan) -> Result<(), UnknownLane> {
+        let number = self.named(name)?;
+        if !self.lanes[number].paused {
+            self.lanes[number].paused_at = now.time;
+        }
+        self.set_paused(number, plan, true);
+        Ok(())
     }
 
     /// Lets a paused lane go on.
     pub fn resume(&mut self, name: &str, plan: &mut Plan) -> Result<(), UnknownLane> {
-        self.set_paused(name, plan, false)
+        let number = self.named(name)?;
+        self.set_paused(number, plan, false);
+        Ok(())
     }
 
-    fn set_paused(&mut self, name: &str, plan: &mut Plan, to: bool) -> Result<(), UnknownLane> {
-        let number = self.named(name)?;
-        self.lanes[number].paused = to;
-        self.write_lane(number, plan);
-        self.touch_lane(number);
-        Ok(())
+    fn set_paused(&mut self, lane: u32, plan: &mut Plan, to: bool) {
+        self.lanes[lane].paused = to;
+        self.write_lane(lane, plan);
+        self.touch_lane(lane);
     }
 
     /// Lifts a cooldown, the ladder and what throttling or announcements did; the history of
@@ -317,6 +380,7 @@ impl Core {
         let lane = &mut self.lanes[number];
         lane.health = crate::health::Health { judged: lane.health.judged, ..Default::default() };
         lane.announced = None;
+        lane.failed.clear();
         self.write_lane(number, plan);
         self.touch_lane(number);
         Ok(())

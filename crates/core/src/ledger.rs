@@ -184,6 +184,11 @@ impl Ledger {
         self.merge_at = self.entries.len() * 2;
     }
 
+    /// The lowest number among its attempts.
+    pub(crate) fn oldest(&self) -> Option<AttemptId> {
+        self.entries.iter().map(|entry| entry.attempt).min()
+    }
+
     /// How many entries it holds.
     pub fn len(&self) -> usize {
         self.entries.len()

@@ -69,7 +69,7 @@ pub use limits::*;
 pub use mutant::Mutant;
 pub use name::*;
 pub use outcome::{
-    Announced, Answer, CallReport, Failure, JobState, Outcome, Report, Skip, Verdict,
+    About, Announced, Answer, CallReport, Failure, JobState, Outcome, Report, Skip, Verdict,
 };
 pub use plan::{Asked, Event, Plan, Start};
 pub use priority::*;

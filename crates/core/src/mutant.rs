@@ -73,6 +73,8 @@ pub enum Mutant {
     KeepIgnored,
     /// L8: what a service announces is not listened to.
     AnnouncedIgnored,
+    /// P5: the first running call of a lane takes a slot of the pool.
+    FirstCallPooled,
     /// P5: one lane may hold the whole pool.
     LaneShareIgnored,
     /// D3: a feed is read while it is being read.

@@ -77,6 +77,13 @@ pub enum Skip {
     NotApplicable,
     /// An earlier stage had the answer (J3).
     Stage,
+    /// The lane was stopped by hand, and the call would wait for it no longer (W1).
+    Paused {
+        /// Its budget.
+        max_wait: Span,
+        /// Its priority.
+        priority: Priority,
+    },
 }
 
 /// What went wrong.
@@ -109,6 +116,16 @@ impl Failure {
     }
 }
 
+/// What a failure says something about (L7).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum About {
+    /// The upstream, and with it every call of the lane: a reset, a timeout, a status of 5xx.
+    #[default]
+    Lane,
+    /// This call alone: a short body, a checksum, a range that does not fit.
+    Call,
+}
+
 /// What one attempt came to, as its worker tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -127,7 +144,12 @@ pub enum Verdict {
         failure: Failure,
         /// When the service wants to be asked again.
         retry_after: Option<Span>,
+        /// What it says something about.
+        about: About,
     },
+    /// The upstream says that it did not process the request (L7): it is sent again, at the cost of
+    /// no attempt.
+    NotProcessed,
     /// Too fast for the service (L6, L7).
     Throttled {
         /// When the service wants to be asked again.

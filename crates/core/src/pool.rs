@@ -1,4 +1,7 @@
-//! The elastic pool of workers (Q3, P3, P5).
+//! Workers: one for each lane that runs anything, and an elastic pool beyond them (Q3, P3, P5).
+//!
+//! The first running call of a lane takes no slot of the pool. So however many lanes hang, a lane
+//! that runs nothing never waits for theirs.
 
 use crate::mutant::Mutant;
 use crate::settings::PoolSettings;
@@ -13,12 +16,30 @@ pub(crate) enum Door {
     Interactive,
 }
 
+/// What a call needs to start besides its lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Need {
+    /// Nothing: its kind keeps no worker.
+    Nothing,
+    /// Nothing of the pool: it is the first that its lane runs.
+    First,
+    /// A slot of the pool.
+    Slot,
+}
+
+impl Need {
+    pub(crate) const ALL: [Need; 3] = [Need::Nothing, Need::First, Need::Slot];
+}
+
 /// How many workers there are and how many are busy.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
     settings: PoolSettings,
+    /// Slots, and how many of them are taken.
     size: u32,
     busy: u32,
+    /// Lanes that run a call which keeps its worker.
+    lanes: u32,
     /// When the size last changed, or could have.
     changed_at: Time,
     /// Since when the queue has been below `shrink_at`.
@@ -28,10 +49,10 @@ pub(crate) struct Pool {
 impl Pool {
     pub(crate) fn new(settings: PoolSettings) -> Pool {
         let size = settings.base.get();
-        Pool { settings, size, busy: 0, changed_at: Time::ZERO, quiet_since: None }
+        Pool { settings, size, busy: 0, lanes: 0, changed_at: Time::ZERO, quiet_since: None }
     }
 
-    /// What one lane may hold (P5).
+    /// Slots that one lane may hold (P5).
     pub(crate) fn lane_cap(&self) -> u32 {
         if Mutant::LaneShareIgnored.on() {
             return self.settings.max.get();
@@ -40,9 +61,15 @@ impl Pool {
         u32::try_from(share).unwrap_or(u32::MAX).max(1)
     }
 
-    /// Who may start a call now, if anybody.
-    pub(crate) fn door(&self) -> Option<Door> {
-        let free = self.size.saturating_sub(self.busy);
+    /// Who may start a call with this need now, if anybody.
+    pub(crate) fn door(&self, need: Need) -> Option<Door> {
+        let free = match need {
+            Need::Nothing => return Some(Door::Any),
+            Need::First => self.settings.max_lanes.get().saturating_sub(self.lanes),
+            Need::Slot => self.size.saturating_sub(self.busy),
+        };
+        let in_all = self.settings.max_running.get().saturating_sub(self.running());
+        let free = free.min(in_all);
         if free == 0 {
             None
         } else if free > self.settings.interactive_reserve || Mutant::ReserveIgnored.on() {
@@ -52,12 +79,24 @@ impl Pool {
         }
     }
 
-    pub(crate) fn take(&mut self) {
-        self.busy += 1;
+    /// A call starts on a lane that runs so many already.
+    pub(crate) fn take(&mut self, running: u32) {
+        *self.held_by(running) += 1;
     }
 
-    pub(crate) fn give_back(&mut self) {
-        self.busy -= 1;
+    /// A call ends on a lane that runs so many still.
+    pub(crate) fn give_back(&mut self, running: u32) {
+        *self.held_by(running) -= 1;
+    }
+
+    fn held_by(&mut self, others: u32) -> &mut u32 {
+        let first = others == 0 && !Mutant::FirstCallPooled.on();
+        if first { &mut self.lanes } else { &mut self.busy }
+    }
+
+    /// Calls that keep a worker.
+    pub(crate) fn running(&self) -> u32 {
+        self.lanes + self.busy
     }
 
     /// Looks at how full the queue is. Shrinking is counted from the steps that have passed, so
@@ -113,10 +152,6 @@ impl Pool {
     pub(crate) fn size(&self) -> u32 {
         self.size
     }
-
-    pub(crate) fn busy(&self) -> u32 {
-        self.busy
-    }
 }
 
 #[cfg(test)]
@@ -134,14 +169,41 @@ mod tests {
     fn p3_the_last_slots_are_for_interactive_calls() {
         let mut pool = Pool::new(PoolSettings::default());
         for _ in 0..9 {
-            assert_eq!(pool.door(), Some(Door::Any));
-            pool.take();
+            assert_eq!(pool.door(Need::Slot), Some(Door::Any));
+            pool.take(1);
         }
-        assert_eq!(pool.door(), Some(Door::Interactive));
-        pool.take();
-        assert_eq!(pool.door(), None);
-        pool.give_back();
-        assert_eq!(pool.door(), Some(Door::Interactive));
+        assert_eq!(pool.door(Need::Slot), Some(Door::Interactive));
+        pool.take(1);
+        assert_eq!(pool.door(Need::Slot), None);
+        pool.give_back(1);
+        assert_eq!(pool.door(Need::Slot), Some(Door::Interactive));
+    }
+
+    #[test]
+    fn p5_the_first_call_of_a_lane_takes_no_slot_of_the_pool() {
+        let mut pool = Pool::new(PoolSettings::default());
+        (0..10).for_each(|_| pool.take(1));
+        assert_eq!(pool.door(Need::First), Some(Door::Any));
+        assert_eq!(pool.door(Need::Nothing), Some(Door::Any));
+        (0..999).for_each(|_| pool.take(0));
+        assert_eq!(pool.door(Need::First), Some(Door::Interactive));
+        pool.take(0);
+        assert_eq!((pool.door(Need::First), pool.running()), (None, 1_010));
+        assert_eq!(pool.door(Need::Nothing), Some(Door::Any));
+        pool.give_back(0);
+        assert_eq!(pool.door(Need::First), Some(Door::Interactive));
+    }
+
+    #[test]
+    fn p5_a_bound_on_all_calls_holds_whatever_the_lanes() {
+        let max_running = std::num::NonZeroU32::new(3).expect("above zero");
+        let settings =
+            PoolSettings { max_running, interactive_reserve: 0, ..PoolSettings::default() };
+        let mut pool = Pool::new(settings);
+        for running in [0, 1, 0] {
+            pool.take(running);
+        }
+        assert_eq!((pool.door(Need::First), pool.door(Need::Slot)), (None, None));
     }
 
     #[test]
@@ -179,9 +241,9 @@ mod tests {
         let mut pool = Pool::new(PoolSettings::default());
         pool.adjust(0, 10_000, second(0));
         assert!(pool.grow(second(0)));
-        (0..10).for_each(|_| pool.take());
+        (0..10).for_each(|_| pool.take(1));
         pool.adjust(0, 10_000, second(5));
-        assert_eq!((pool.size(), pool.door()), (11, Some(Door::Interactive)));
+        assert_eq!((pool.size(), pool.door(Need::Slot)), (11, Some(Door::Interactive)));
         assert!(pool.grow(second(5)));
     }
 

@@ -10,7 +10,7 @@ use crate::outcome::{Announced, Outcome, Report};
 use crate::priority::Priority;
 use crate::rate::Rate;
 use crate::service::{RosterRecord, ServiceRecord};
-use crate::time::Time;
+use crate::time::{Span, Time};
 
 /// One durable change. A turn's writes are committed together or not at all, in this order.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,6 +83,8 @@ pub struct CallRecord {
     pub throttles: u16,
     /// Times the process died under it (B2).
     pub crashes: u16,
+    /// Requests that the upstream did not process (L7).
+    pub unprocessed: u16,
     /// When a waiting retry comes back (R1).
     pub retry_at: Option<Time>,
     /// What it came to, with how it went.
@@ -151,14 +153,56 @@ pub struct LaneRecord {
     pub rung: u8,
     /// Attempts reserved up to this one say nothing new about throttling or failing.
     pub judged: AttemptId,
-    /// The gap is doubled so many times (L7).
-    pub slowed: u8,
+    /// The gap that throttling set, and what is known of it (L7).
+    pub slow: SlowRecord,
     /// `in_flight` is halved to this (L7).
     pub narrowed: Option<u32>,
     /// What the service announced, and when (L8).
     pub announced: Option<(Announced, Time)>,
-    /// Stopped by hand.
-    pub paused: bool,
+    /// Stopped by hand, since then.
+    pub paused_at: Option<Time>,
+    /// The groups that its attempts were charged to (L9), which may be others than the one that the
+    /// configuration names now. `None`: written by a version that did not keep them.
+    pub groups: Option<Vec<Membership>>,
+}
+
+/// How far throttling has slowed a lane down (L7).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlowRecord {
+    /// The gap between calls; zero for a lane that is not slowed.
+    pub gap: Span,
+    /// At this gap or below the lane is what it was.
+    pub ground: Span,
+    /// The last gap at which the upstream still throttled, and when.
+    pub refused: Option<(Span, Time)>,
+}
+
+/// The attempts of a lane that one group counts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Membership {
+    /// The group.
+    pub group: Arc<str>,
+    /// Its first attempt.
+    pub first: AttemptId,
+    /// Its last; the largest number while the lane is in the group.
+    pub last: AttemptId,
+}
+
+impl Membership {
+    /// From this attempt on, without an end.
+    pub fn from(group: impl Into<Arc<str>>, first: AttemptId) -> Membership {
+        Membership { group: group.into(), first, last: AttemptId(u64::MAX) }
+    }
+
+    /// Whether the lane is in the group still.
+    pub fn lasts(&self) -> bool {
+        self.last == AttemptId(u64::MAX)
+    }
+
+    /// Whether the group counts this attempt.
+    pub fn counts(&self, attempt: AttemptId) -> bool {
+        (self.first..=self.last).contains(&attempt)
+    }
 }
 
 /// One answer of one lane to one question (C2).

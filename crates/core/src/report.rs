@@ -27,6 +27,8 @@ struct CallLine {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    cause: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     wait_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     max_wait_ms: Option<u64>,
@@ -80,7 +82,7 @@ impl Skip {
     /// Its name everywhere.
     pub fn reason(&self) -> &'static str {
         match self {
-            Skip::MaxWait { .. } => "max_wait",
+            Skip::MaxWait { .. } | Skip::Paused { .. } => "max_wait",
             Skip::StartWithin { .. } => "start_within",
             Skip::Deadline => "deadline",
             Skip::EarlyExit => "early_exit",
@@ -117,6 +119,11 @@ impl From<&CallReport> for CallLine {
                         line.max_wait_ms = Some(max_wait.as_millis());
                         line.priority = Some(priority);
                     }
+                    Skip::Paused { max_wait, priority } => {
+                        line.cause = Some("paused".to_string());
+                        line.max_wait_ms = Some(max_wait.as_millis());
+                        line.priority = Some(priority);
+                    }
                     Skip::StartWithin { start_within } => {
                         line.start_within_ms = Some(start_within.as_millis());
                     }
@@ -147,6 +154,12 @@ impl TryFrom<CallLine> for CallReport {
                 value: line.value.map_or(b"null".as_slice().into(), |v| v.get().as_bytes().into()),
             },
             ("empty", _) => Outcome::Empty,
+            ("skipped", Some("max_wait")) if line.cause.as_deref() == Some("paused") => {
+                Outcome::Skipped(Skip::Paused {
+                    max_wait: millis(line.max_wait_ms),
+                    priority: line.priority.unwrap_or_default(),
+                })
+            }
             ("skipped", Some("max_wait")) => Outcome::Skipped(Skip::MaxWait {
                 wait: millis(line.wait_ms),
                 max_wait: millis(line.max_wait_ms),
@@ -229,6 +242,7 @@ mod tests {
             max_wait: Span::secs(15),
             priority: Priority::Rss,
         };
+        let paused = Skip::Paused { max_wait: Span::secs(2), priority: Priority::Interactive };
         let report = Report {
             job: JobId(17),
             state: JobState::Done,
@@ -242,6 +256,7 @@ mod tests {
                 ),
                 call("arxiv", Outcome::Skipped(Skip::EarlyExit), 0),
                 call("openalex", Outcome::Skipped(max_wait), 0),
+                call("doaj", Outcome::Skipped(paused), 0),
                 call("dblp", Outcome::Failed(Failure::transient("timeout")), 3),
             ],
         };
@@ -251,11 +266,14 @@ mod tests {
             r#"{"lane":"crossref","outcome":"done","conclusive":true,"attempts":1,"waited_ms":12,"ran_ms":340,"value":{"a":1}},"#,
             r#"{"lane":"arxiv","outcome":"skipped","reason":"early_exit"},"#,
             r#"{"lane":"openalex","outcome":"skipped","reason":"max_wait","wait_ms":43000,"max_wait_ms":15000,"priority":"rss"},"#,
+            r#"{"lane":"doaj","outcome":"skipped","reason":"max_wait","cause":"paused","max_wait_ms":2000,"priority":"interactive"},"#,
             r#"{"lane":"dblp","outcome":"failed","class":"timeout","retryable":true,"attempts":3,"waited_ms":12,"ran_ms":340}]}"#,
         );
         assert_eq!(text, expected);
         let back: Report = serde_json::from_str(&text).expect("it reads back");
         assert_eq!(serde_json::to_string(&back).expect("JSON"), text);
-        assert_eq!(back.calls[2].outcome, report.calls[2].outcome);
+        for call in [2, 3] {
+            assert_eq!(back.calls[call].outcome, report.calls[call].outcome);
+        }
     }
 }

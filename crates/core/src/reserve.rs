@@ -29,8 +29,7 @@ impl Core {
         let group = self.lanes[lane_number].group;
         let lane = &mut self.lanes[lane_number];
         lane.pending.insert((charged_at, attempt, priority));
-        let remembers = lane.memory(group.map_or(Span::ZERO, |g| self.groups[g].memory()));
-        let remembers = remembers > Span::ZERO;
+        let remembers = lane.memory() > Span::ZERO;
         if remembers {
             lane.ledger.reserve(attempt, charged_at, cost);
         }
@@ -86,14 +85,15 @@ impl Core {
         lane.users += 1;
         lane.in_flight += 1;
         if keeps_worker {
+            self.pool.take(lane.workers);
             lane.workers += 1;
-            self.pool.take();
         }
         if let Some(group) = lane.group {
             self.groups[group].in_flight += 1;
             self.touch_group(group);
         }
         let known = Attempt {
+            made_for: self.call_id(call),
             call: Some(call),
             lane: number,
             priority,
@@ -119,6 +119,10 @@ impl Core {
         self.calls[call].step(Step::TakeUp);
         self.calls[call].attempt = attempt;
         self.hold_slot(attempt, call, at, Span::ZERO);
+        // The process that died may have counted its finish; this one knows nothing of it and counts
+        // the restart, which is later (L2).
+        let lane = &mut self.lanes[self.calls[call].lane];
+        lane.finished(held.priority, attempt, now.time);
         let known = self.attempts.get_mut(&attempt).expect("it holds its slot");
         known.started_at = Some(at);
         if Mutant::TakenUpFree.on() {
@@ -146,7 +150,7 @@ impl Core {
         let (tenant, priority, within) = (job.tenant, job.priority, job.start_within());
         let (lane, place) = (self.calls[number].lane, self.calls[number].place);
         self.lanes[lane].queues.serve(priority, tenant, place);
-        self.unwait(number, priority);
+        self.unwait(number);
         if within != ANY_WAIT {
             self.moments.remove(&(place.joined_at + within, Moment::StartWithin(number)));
         }
@@ -178,6 +182,7 @@ impl Core {
         if late > 0 && late == lane.late && at + self.settings.send_within(late - 1) < send_by {
             lane.late -= 1;
         }
+        lane.recent.count(at);
         lane.pending.remove(&(charged_at, attempt, priority));
         let last = &mut lane.last_start[priority.index()];
         *last = counts_at.max(*last);
@@ -264,7 +269,7 @@ impl Core {
         if known.used {
             lane.finished(known.priority, attempt, ended_at);
         }
-        let (lane_id, memory) = (lane.id, self.lane_memory(number));
+        let (lane_id, memory) = (lane.id, lane.memory());
         if known.used && memory > Span::ZERO {
             if let Some(at) = known.started_at {
                 plan.writes.push(Write::Started(lane_id, attempt, known.counts_at(at)));
@@ -299,18 +304,12 @@ impl Core {
         lane.in_flight -= 1;
         if keeps_worker {
             lane.workers -= 1;
-            self.pool.give_back();
+            self.pool.give_back(lane.workers);
         }
         if let Some(group) = lane.group {
             self.groups[group].in_flight -= 1;
             self.touch_group(group);
         }
-    }
-
-    /// How long attempts on this lane bind anything.
-    pub(crate) fn lane_memory(&self, lane: u32) -> Span {
-        let lane = &self.lanes[lane];
-        lane.memory(lane.group.map_or(Span::ZERO, |group| self.groups[group].memory()))
     }
 
     /// Forgets history that binds nothing any more, here and in the store.
@@ -319,13 +318,19 @@ impl Core {
         // to arrive; with that as a margin, no attempt below a forgotten one is still needed.
         let lane = &self.lanes[number];
         let margin = self.settings.send_within(lane.latest) + lane.most_slack;
-        let memory = self.lane_memory(number) + margin;
+        let memory = lane.memory() + margin;
         let lane = &mut self.lanes[number];
         let forgotten = lane.ledger.trim(memory, now, lane.binding_finish(memory, now));
         if lane.ledger.len() > crate::ledger::EXACT_ENTRIES {
             let spans = lane.window_spans();
             lane.ledger.merge(&spans, now);
         }
+        if lane.memberships.len() > 1 {
+            let oldest = lane.ledger.oldest().unwrap_or(AttemptId(u64::MAX));
+            lane.memberships.retain(|of| of.lasts() || of.last >= oldest);
+            self.measure_groups(number);
+        }
+        let lane = &mut self.lanes[number];
         // The next look is paid for by the entries that come until then.
         lane.trim_at = (2 * lane.ledger.len()).clamp(32, crate::ledger::EXACT_ENTRIES);
         if let Some(below) = forgotten {

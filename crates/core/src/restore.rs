@@ -10,7 +10,7 @@ use crate::mutant::Mutant;
 use crate::outcome::{Failure, Outcome};
 use crate::plan::{Asked, Plan};
 use crate::record::{
-    CallRecord, Counters, JobRecord, LaneRecord, Lookup, Record, Reservation, Write,
+    CallRecord, Counters, JobRecord, LaneRecord, Lookup, Membership, Record, Reservation, Write,
 };
 use crate::time::{Now, Time};
 
@@ -23,6 +23,8 @@ pub struct Restore {
     core: Core,
     plan: Plan,
     lanes: BTreeMap<LaneId, u32>,
+    /// Groups that count the attempts of lanes which are configured no more.
+    strangers: BTreeMap<LaneId, Vec<Membership>>,
     crashed: Vec<Reservation>,
     /// Lanes whose windows are not those that the store knows.
     changed: Vec<u32>,
@@ -35,8 +37,15 @@ impl Restore {
         // The bound is for what comes in. Here it would drop lanes whose history is yet to come.
         let max_lanes = core.settings.max_lanes;
         core.settings.max_lanes = std::num::NonZeroU32::MAX;
-        let (plan, lanes, crashed) = (Plan::default(), BTreeMap::new(), Vec::new());
-        Restore { core, plan, lanes, crashed, changed: Vec::new(), max_lanes }
+        Restore {
+            core,
+            plan: Plan::default(),
+            lanes: BTreeMap::new(),
+            strangers: BTreeMap::new(),
+            crashed: Vec::new(),
+            changed: Vec::new(),
+            max_lanes,
+        }
     }
 
     /// Takes in one record. Lanes come first, then jobs, calls, reservations, services, rosters.
@@ -53,21 +62,20 @@ impl Restore {
 
     fn lane(&mut self, record: &LaneRecord) {
         let core = &mut self.core;
-        match core.lane_for(&record.name, Time::ZERO, &mut self.plan) {
-            Ok(number) => {
-                core.lanes[number].remember(record);
-                let now = core.lanes[number].limits.windows.iter().map(|window| window.rate);
-                if now.ne(record.windows.iter().map(|(rate, _)| *rate)) {
-                    self.changed.push(number);
-                }
-                self.lanes.insert(record.id, number);
-                core.touch_lane(number);
-            }
-            // Nobody knows it any more: it stays in the store, in case somebody does again.
-            Err(_) => {
-                core.strangers.insert(record.name.clone(), record.id);
-            }
+        let Ok(number) = core.lane_for(&record.name, Time::ZERO, &mut self.plan) else {
+            // Configured no more: it stays in the store, in case it is again, and its groups count
+            // what it did.
+            core.strangers.insert(record.name.clone(), record.id);
+            self.strangers.insert(record.id, record.groups.clone().unwrap_or_default());
+            return;
+        };
+        core.lanes[number].remember(record);
+        let now = core.lanes[number].limits.windows.iter().map(|window| window.rate);
+        if now.ne(record.windows.iter().map(|(rate, _)| *rate)) {
+            self.changed.push(number);
         }
+        self.lanes.insert(record.id, number);
+        core.touch_lane(number);
     }
 
     fn job(&mut self, record: &JobRecord) {
@@ -115,8 +123,8 @@ impl Restore {
         let Some(&number) = core.jobs[job].calls.get(usize::from(record.index)) else { return };
         let call = &mut core.calls[number];
         call.place.joined_at = record.joined_at.unwrap_or(Time::ZERO);
-        (call.attempts, call.throttles, call.crashes) =
-            (record.attempts, record.throttles, record.crashes);
+        (call.attempts, call.throttles) = (record.attempts, record.throttles);
+        (call.crashes, call.unprocessed) = (record.crashes, record.unprocessed);
         call.retry_at = record.retry_at.unwrap_or(Time::ZERO);
         if let Some(settled) = record.settled {
             if call.state == State::Parked {
@@ -135,7 +143,12 @@ impl Restore {
 
     /// Every reservation is still charged, at the latest moment it could have arrived.
     fn reservation(&mut self, reservation: Reservation) {
-        let Some(&number) = self.lanes.get(&reservation.lane) else { return };
+        let Some(&number) = self.lanes.get(&reservation.lane) else {
+            if let Some(groups) = self.strangers.get(&reservation.lane) {
+                self.core.charge_groups(groups, &reservation);
+            }
+            return;
+        };
         let core = &mut self.core;
         let Reservation { attempt, at, cost, priority, ended_at, .. } = reservation;
         let lane = &mut core.lanes[number];
@@ -145,11 +158,9 @@ impl Restore {
         if !Mutant::LedgerForgotten.on() {
             lane.ledger.charge(attempt, at, cost);
         }
-        if let Some(group) = lane.group {
-            let group = &mut core.groups[group];
-            group.last_start = group.last_start.max(at);
-            group.ledger.charge(attempt, at, cost);
-        }
+        let groups = std::mem::take(&mut lane.memberships);
+        core.charge_groups(&groups, &reservation);
+        core.lanes[number].memberships = groups;
         if ended_at.is_none() {
             self.crashed.push(reservation);
         }
@@ -159,7 +170,13 @@ impl Restore {
     /// the return itself has to make durable.
     pub fn finish(mut self, next: Counters, now: Now) -> (Core, Plan) {
         self.core.settings.max_lanes = self.max_lanes;
+        self.core.next.attempt = next.attempt.max(self.core.next.attempt);
         self.take_up(now);
+        for &number in self.lanes.values() {
+            if self.core.settle_membership(number) {
+                self.changed.push(number);
+            }
+        }
         self.end_reservations(now.time);
         let core = &mut self.core;
         core.next = Counters {
@@ -247,6 +264,17 @@ impl Restore {
 }
 
 impl Core {
+    /// Charges an attempt to the groups that counted it (L9).
+    fn charge_groups(&mut self, groups: &[Membership], reservation: &Reservation) {
+        let Reservation { attempt, at, cost, .. } = *reservation;
+        for of in groups.iter().filter(|of| of.counts(attempt)) {
+            let Some(group) = self.group_named(&of.group) else { continue };
+            let group = &mut self.groups[group];
+            group.last_start = group.last_start.max(at);
+            group.ledger.charge(attempt, at, cost);
+        }
+    }
+
     /// A lane that stands for a name nobody knows any more: nothing ever starts on it.
     fn stranger(&mut self, name: &Arc<str>) -> u32 {
         if let Some(&lane) = self.stand_ins.get(name) {

@@ -18,11 +18,15 @@ pub enum AcrossLanes {
 /// The elastic pool (Q3, P3, P5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolSettings {
-    /// Workers that are always there.
+    /// Slots that are always there, beyond the first running call of each lane.
     pub base: NonZeroU32,
-    /// Workers at most.
+    /// Slots at most.
     pub max: NonZeroU32,
-    /// Slots that only interactive calls may take.
+    /// Lanes at most that run anything at once.
+    pub max_lanes: NonZeroU32,
+    /// Running calls at most in all, first ones and others; no bound of its own by default.
+    pub max_running: NonZeroU32,
+    /// Slots, and lanes, that only interactive calls may take.
     pub interactive_reserve: u32,
     /// The part of `max` that one lane may hold.
     pub lane_share: Portion,
@@ -71,6 +75,8 @@ impl Default for PoolSettings {
         PoolSettings {
             base: NonZeroU32::new(10).expect("above zero"),
             max: NonZeroU32::new(20).expect("above zero"),
+            max_lanes: NonZeroU32::new(1_000).expect("above zero"),
+            max_running: NonZeroU32::MAX,
             interactive_reserve: 1,
             lane_share: Portion::thousandths(500),
             step: Span::secs(1),
@@ -153,8 +159,11 @@ impl Settings {
         if max > 100_000 {
             return Err(SettingsError::TooManyWorkers(max));
         }
-        if pool.interactive_reserve >= max {
-            return Err(SettingsError::ReserveTakesAll { reserve: pool.interactive_reserve, max });
+        for max in [max, pool.max_lanes.get(), pool.max_running.get()] {
+            let reserve = pool.interactive_reserve;
+            if reserve >= max {
+                return Err(SettingsError::ReserveTakesAll { reserve, max });
+            }
         }
         if pool.shrink_at >= pool.grow_at {
             return Err(SettingsError::ShrinkAboveGrow);

@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use crate::call::{ANY_WAIT, Call, State, Step};
-use crate::core::{Core, Moment};
+use crate::core::{Attempt, Core, Moment};
+use crate::health::{Health, SOON};
 use crate::job::{AttemptId, Blob, JobId, Until};
 use crate::mutant::Mutant;
-use crate::outcome::{Announced, Failure, Outcome, Skip, Verdict};
+use crate::outcome::{About, Announced, Failure, Outcome, Skip, Verdict};
 use crate::plan::{Event, Plan};
 use crate::record::{AddedCall, CachedAnswer, CachedValue, Write};
 use crate::retry::backoff;
@@ -15,6 +16,8 @@ use crate::time::{Now, Span, Time};
 
 /// Throttled more often than this, a call has failed (L6).
 const MOST_THROTTLES: u16 = 20;
+/// Not processed more often than this, a request has failed (L7).
+const MOST_UNPROCESSED: u16 = 20;
 /// A chain of `moved` is no longer than this (J7).
 const MOST_HOPS: u16 = 40;
 
@@ -36,7 +39,7 @@ impl Core {
         }
         let told = bounded(told, self.settings.max_payload);
         let (call, lane) = (known.call.take(), known.lane);
-        let ran = known.started_at.map_or(Span::ZERO, |at| now.time.since(at));
+        let started_at = known.started_at;
         let answered = known.answered_at.is_some();
         self.judge(attempt, &told, now, plan);
         // What was answered was sent, whatever its worker says now: it stays charged (L4).
@@ -47,7 +50,7 @@ impl Core {
         }
         self.lanes[lane].untold -= u32::from(answered);
         if let Some(call) = call {
-            self.calls[call].ran = ran;
+            self.shared_by(call, |call| call.was_out(started_at, now.time));
             self.conclude(call, told.verdict, now, roll, plan);
         }
         self.touch_lane(lane);
@@ -55,29 +58,47 @@ impl Core {
 
     /// What the attempt says about its lane.
     fn judge(&mut self, attempt: AttemptId, told: &Told, now: Now, plan: &mut Plan) {
-        let number = self.attempts[&attempt].lane;
+        let Attempt { lane: number, made_for, .. } = self.attempts[&attempt];
         let newest = AttemptId(self.next.attempt - 1);
         let lane = &mut self.lanes[number];
         let before = (lane.health.clone(), lane.announced.clone());
         let limits = lane.limits.clone();
+        let starts = lane.recent.starts(now.time);
         let health = &mut lane.health;
+        let dated = match &told.verdict {
+            Verdict::Throttled { retry_after, .. } | Verdict::Failed { retry_after, .. } => {
+                retry_after.map(|after| after.min(crate::time::LONGEST_SPAN))
+            }
+            _ => None,
+        };
+        if let Some(after) = dated {
+            health.cool(now.time + after);
+        }
         match &told.verdict {
-            Verdict::Throttled { retry_after: Some(after), .. }
-            | Verdict::Failed { retry_after: Some(after), .. } => {
-                health.cool(now.time + (*after).min(crate::time::LONGEST_SPAN));
+            // A date that is no later than the gap would be helps no more than none (L6).
+            Verdict::Throttled { .. } => {
+                if dated.is_none_or(|after| after < health.throttled_gap(&limits, starts)) {
+                    health.throttled(attempt, newest, &limits, starts, now.time);
+                }
             }
-            Verdict::Throttled { retry_after: None, .. } => {
-                health.throttled(attempt, newest, &limits);
-            }
+            Verdict::Failed { about: About::Call, .. } => health.answered(),
             Verdict::Failed { failure, .. } if failure.retryable => {
-                health.failed(attempt, newest, &limits, now.time);
+                if dated.is_none_or(|after| after < SOON) {
+                    let again = lane.failed.contains(&made_for);
+                    if health.failed(attempt, newest, again, &limits, now.time) {
+                        lane.failed.insert(made_for);
+                    }
+                }
             }
             // A service that says no to one question is a service that answers.
             Verdict::Done { .. }
             | Verdict::Empty
             | Verdict::Moved { .. }
-            | Verdict::Failed { .. } => health.succeeded(&limits),
-            Verdict::Lost { .. } | Verdict::Unused => {}
+            | Verdict::Failed { .. } => health.succeeded(&limits, now.time),
+            Verdict::Lost { .. } | Verdict::Unused | Verdict::NotProcessed => {}
+        }
+        if lane.health.failures == 0 {
+            lane.failed.clear();
         }
         if let Some(mut announced) = told.announced {
             // Others on the wire, or answered since, may not be counted in what the service says
@@ -86,8 +107,7 @@ impl Core {
             announced.left = announced.left.map(|(left, span)| (left.saturating_sub(others), span));
             lane.announce(announced, now.time);
         }
-        let remembered =
-            |health: &crate::health::Health| crate::health::Health { streak: 0, ..health.clone() };
+        let remembered = |health: &Health| Health { streak: 0, ..health.clone() };
         if (remembered(&lane.health), &lane.announced) != (remembered(&before.0), &before.1) {
             self.write_lane(number, plan);
             self.tell_closed(number, before.0.cooldown_until, plan);
@@ -155,38 +175,43 @@ impl Core {
                 // Limits may have changed while it was out.
                 self.fail_if_impossible(call, now, plan);
             }
-            Verdict::Throttled { again: true, .. } => self.throttle(call, now, plan),
+            Verdict::Throttled { again: true, .. } => {
+                self.shared_by(call, |call| call.throttles += 1);
+                if Mutant::PlaceLost.on() {
+                    self.calls[call].place.joined_at = now.time;
+                }
+                self.send_again(
+                    call,
+                    |call| call.throttles > MOST_THROTTLES,
+                    "throttled",
+                    now,
+                    plan,
+                );
+            }
+            Verdict::NotProcessed if self.calls[call].unprocessed < MOST_UNPROCESSED => {
+                self.shared_by(call, |call| call.unprocessed += 1);
+                self.send_again(call, |_| false, "not_processed", now, plan);
+            }
+            Verdict::NotProcessed => {
+                let failure = Failure::transient("not_processed");
+                self.fail(call, failure, None, now, roll, plan);
+            }
             Verdict::Throttled { again: false, .. } => {
-                self.calls[call].attempts += 1;
                 let outcome = Outcome::Failed(Failure::transient("throttled"));
                 self.settle_all(call, &outcome, now, plan);
             }
-            Verdict::Failed { failure, retry_after } => {
-                self.calls[call].attempts += 1;
-                let job = &self.jobs[self.calls[call].job];
-                let again = failure.retryable || Mutant::RetriesEverything.on();
-                if again && self.calls[call].attempts < job.retry().attempts.get() {
-                    let wait = backoff(&job.retry(), self.calls[call].attempts, roll);
-                    let wait = retry_after.unwrap_or(wait).min(crate::time::LONGEST_SPAN);
-                    self.back_off(call, now.time + wait, plan);
-                } else {
-                    self.settle_all(call, &Outcome::Failed(failure), now, plan);
-                }
+            Verdict::Failed { failure, retry_after, .. } => {
+                self.fail(call, failure, retry_after, now, roll, plan);
             }
             Verdict::Done { conclusive, value } => {
-                self.calls[call].attempts += 1;
                 self.settle_all(call, &Outcome::Done { conclusive, value }, now, plan);
             }
-            Verdict::Empty => {
-                self.calls[call].attempts += 1;
-                self.settle_all(call, &Outcome::Empty, now, plan);
-            }
+            Verdict::Empty => self.settle_all(call, &Outcome::Empty, now, plan),
             Verdict::Lost { failure } => {
-                self.calls[call].attempts += 1;
                 self.settle_all(call, &Outcome::Failed(failure), now, plan);
             }
             Verdict::Moved { lane, payload } => {
-                self.calls[call].attempts += 1;
+                self.shared_by(call, Call::tried);
                 let mut act = |core: &mut Core, call: u32, plan: &mut Plan| {
                     core.move_call(call, &lane, payload.clone(), now, plan);
                 };
@@ -195,7 +220,127 @@ impl Core {
         }
     }
 
+    /// A shared attempt is one attempt of every call that shared it (R1, C2).
+    fn shared_by(&mut self, leader: u32, act: impl Fn(&mut Call)) {
+        act(&mut self.calls[leader]);
+        for &follower in self.followers.get(&leader).into_iter().flatten() {
+            act(&mut self.calls[follower]);
+        }
+    }
+
+    /// Parts a call and its followers into those that are through, and those that go on; says which
+    /// are through, and who leads the others.
+    fn part(
+        &mut self,
+        leader: u32,
+        through: impl Fn(&Core, u32) -> bool,
+    ) -> (Vec<(u32, JobId)>, Option<u32>) {
+        let sharers = self.followers.remove(&leader).unwrap_or_default();
+        let sharers = std::iter::once(leader).chain(sharers);
+        let (through, mut rest): (Vec<u32>, Vec<u32>) =
+            sharers.partition(|&call| through(self, call));
+        let leads = if rest.is_empty() { None } else { Some(rest.remove(0)) };
+        if let Some(heir) = leads.filter(|&heir| heir != leader) {
+            self.forget_same(leader);
+            self.lead(heir, &rest);
+        }
+        if let Some(leads) = leads.filter(|_| !rest.is_empty()) {
+            self.followers.insert(leads, rest);
+        }
+        (through.into_iter().map(|call| (call, self.call_id(call).job)).collect(), leads)
+    }
+
+    /// From now on the call stands for all that ask the same, these among them.
+    fn lead(&mut self, heir: u32, followers: &[u32]) {
+        let Call { lane, job, .. } = self.calls[heir];
+        let key = self.jobs[job].cache_key().cloned();
+        self.same_calls.insert(lane, &key.expect("only cached calls are shared"), heir);
+        for &other in followers {
+            self.calls[other].leader = heir;
+        }
+    }
+
+    /// Writes what changed for a call and its followers.
+    fn write_shared(&self, leader: u32, plan: &mut Plan) {
+        self.write_call(leader, plan);
+        for &follower in self.followers.get(&leader).into_iter().flatten() {
+            self.write_call(follower, plan);
+        }
+    }
+
+    /// Settles calls, of which others may have been settled in the meantime.
+    fn settle_each(
+        &mut self,
+        calls: Vec<(u32, JobId)>,
+        outcome: &Outcome,
+        now: Now,
+        plan: &mut Plan,
+    ) {
+        for (call, job) in calls {
+            let open = self.calls.get(call).is_some_and(|it| !it.is_settled());
+            if open && self.call_id(call).job == job {
+                self.settle(call, outcome.clone(), now, plan);
+            }
+        }
+    }
+
+    /// An attempt in vain: calls that may try again do, those that may not have failed (R1).
+    fn fail(
+        &mut self,
+        call: u32,
+        failure: Failure,
+        retry_after: Option<Span>,
+        now: Now,
+        roll: u64,
+        plan: &mut Plan,
+    ) {
+        if !failure.retryable && !Mutant::RetriesEverything.on() {
+            return self.settle_all(call, &Outcome::Failed(failure), now, plan);
+        }
+        self.shared_by(call, Call::tried);
+        let spent = |core: &Core, call: u32| {
+            let retry = core.jobs[core.calls[call].job].retry();
+            core.calls[call].attempts >= retry.attempts.get()
+        };
+        let (through, leads) = self.part(call, spent);
+        if let Some(leads) = leads {
+            let retry = self.jobs[self.calls[leads].job].retry();
+            let wait = backoff(&retry, self.calls[leads].attempts, roll);
+            let wait = retry_after.unwrap_or(wait).min(crate::time::LONGEST_SPAN);
+            self.back_off(leads, now.time + wait);
+            self.write_shared(leads, plan);
+        }
+        self.settle_each(through, &Outcome::Failed(failure), now, plan);
+    }
+
+    /// Back to their places at the cost of no attempt, but for those that were sent too often (L6).
+    fn send_again(
+        &mut self,
+        call: u32,
+        too_often: impl Fn(&Call) -> bool,
+        class: &str,
+        now: Now,
+        plan: &mut Plan,
+    ) {
+        let (through, leads) = self.part(call, |core, call| too_often(&core.calls[call]));
+        if let Some(leads) = leads {
+            if leads == call {
+                self.return_to_queue(call);
+            } else {
+                self.calls[leads].step(Step::Queue);
+                self.line_up(leads);
+            }
+            self.write_shared(leads, plan);
+            if !self.fail_if_impossible(leads, now, plan) {
+                self.skip_if_hopeless(leads, now, plan);
+            }
+        }
+        self.settle_each(through, &Outcome::Failed(Failure::transient(class)), now, plan);
+    }
+
+    /// The outcome of an attempt that counted, for all that shared it.
     fn settle_all(&mut self, call: u32, outcome: &Outcome, now: Now, plan: &mut Plan) {
+        self.shared_by(call, Call::tried);
         let mut act = |core: &mut Core, call: u32, plan: &mut Plan| {
             core.settle(call, outcome.clone(), now, plan);
         };
@@ -209,26 +354,8 @@ impl Core {
         self.line_up(call);
     }
 
-    /// Throttled: back to its place at no cost, so many times (L6).
-    fn throttle(&mut self, call: u32, now: Now, plan: &mut Plan) {
-        self.calls[call].throttles += 1;
-        if self.calls[call].throttles > MOST_THROTTLES {
-            let failure = Failure::transient("throttled");
-            self.settle_all(call, &Outcome::Failed(failure), now, plan);
-            return;
-        }
-        if Mutant::PlaceLost.on() {
-            self.calls[call].place.joined_at = now.time;
-        }
-        self.return_to_queue(call);
-        self.write_call(call, plan);
-        if !self.fail_if_impossible(call, now, plan) {
-            self.skip_if_hopeless(call, now, plan);
-        }
-    }
-
     /// Waits for its next attempt outside the queue, holding no slot (R1).
-    fn back_off(&mut self, call: u32, until: Time, plan: &mut Plan) {
+    fn back_off(&mut self, call: u32, until: Time) {
         self.calls[call].step(Step::BackOff);
         self.calls[call].attempt = AttemptId(0);
         self.calls[call].retry_at = until;
@@ -239,7 +366,6 @@ impl Core {
         {
             self.keys.remove(0, &key, job);
         }
-        self.write_call(call, plan);
     }
 
     /// Settles a call as moved and adds one on the other lane to the same stage (J7).
@@ -339,15 +465,13 @@ impl Core {
                 self.moments.remove(&(retry_at, Moment::Retry(number)));
             }
             State::Joined => {
-                if let Some(others) = self.followers.get_mut(&leader) {
-                    others.retain(|&other| other != number);
-                    if others.is_empty() {
-                        self.followers.remove(&leader);
-                    }
-                }
+                let shared = self.calls.get(leader).map_or(AttemptId(0), |leader| leader.attempt);
+                self.count_shared(number, shared, now);
+                self.unfollow(number);
             }
             State::Parked => self.parked -= 1,
             State::Running => {
+                self.count_shared(number, attempt, now);
                 if let Some(known) = self.attempts.get_mut(&attempt) {
                     known.call = None;
                 }
@@ -360,18 +484,23 @@ impl Core {
         }
     }
 
+    /// A call that settles while its attempt, or the one that it shares, is on the wire: that was
+    /// made, if its start is known (J1).
+    fn count_shared(&mut self, number: u32, attempt: AttemptId, now: Now) {
+        let made = self.attempts.get(&attempt).filter(|known| !known.reported && known.used);
+        if let Some(started_at) = made.and_then(|known| known.started_at) {
+            self.calls[number].was_out(Some(started_at), now.time);
+            self.calls[number].tried();
+        }
+    }
+
     /// A call that goes for reasons of its own job leaves its place to the first that shares it
     /// (C2).
     fn hand_over(&mut self, number: u32, now: Now, plan: &mut Plan) {
         self.forget_same(number);
         let Some(mut heirs) = self.followers.remove(&number) else { return };
         let heir = heirs.remove(0);
-        let lane = self.calls[heir].lane;
-        let key = self.jobs[self.calls[heir].job].cache_key().cloned();
-        self.same_calls.insert(lane, &key.expect("only cached calls are shared"), heir);
-        for &other in &heirs {
-            self.calls[other].leader = heir;
-        }
+        self.lead(heir, &heirs);
         if !heirs.is_empty() {
             self.followers.insert(heir, heirs);
         }
@@ -397,7 +526,8 @@ fn bounded(mut told: Told, max: usize) -> Told {
     if size > max {
         let message = format!("{size} bytes are too many: at most {max}");
         let failure = Failure::permanent("too_large").because(&message);
-        told.verdict = Verdict::Failed { failure, retry_after: None };
+        let about = About::Call;
+        told.verdict = Verdict::Failed { failure, retry_after: None, about };
     }
     told
 }

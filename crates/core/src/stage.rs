@@ -1,8 +1,9 @@
 //! Queue: the calls of a stage ask the cache, join their lanes' queues, or join each other
 //! (J3, J6, C1, C2, D3, W1).
 
-use crate::call::{ANY_WAIT, Call, State, Step};
+use crate::call::{ANY_WAIT, Call, Least, State, Step};
 use crate::core::{Core, Moment};
+use crate::job::JobId;
 use crate::lane::{Cause, Demand, Lane, Opening};
 use crate::mutant::Mutant;
 use crate::outcome::{Outcome, Skip};
@@ -136,6 +137,10 @@ impl Core {
             if self.begins_late(call) {
                 self.write_call(call, plan);
             }
+            if self.calls[leader].state == State::Queued {
+                self.skip_if_hopeless(leader, now, plan);
+                self.skip_if_paused(call, now, plan);
+            }
         } else {
             self.same_calls.insert(lane, &lookup.key, call);
             self.join_queue(call, now, plan);
@@ -166,8 +171,65 @@ impl Core {
     pub(crate) fn follow(&mut self, call: u32, leader: u32) {
         self.calls[call].step(Step::Follow);
         self.calls[call].leader = leader;
+        self.calls[call].max_wait = self.max_wait(call);
         self.followers.entry(leader).or_default().push(call);
+        let least = self.calls[leader].least.of(self.own_least(call));
+        self.set_least(leader, least);
         self.watch_start(call);
+    }
+
+    /// The budget of the call itself.
+    fn own_least(&self, call: u32) -> Least {
+        let call = &self.calls[call];
+        let named = self.jobs[call.job].max_wait.unwrap_or(ANY_WAIT);
+        Least { any: call.max_wait, named }
+    }
+
+    /// The smallest budget among a call and those that follow it.
+    fn shared_least(&self, call: u32) -> Least {
+        let followers = self.followers.get(&call).into_iter().flatten();
+        let followers = followers.map(|&follower| self.own_least(follower));
+        followers.fold(self.own_least(call), Least::of)
+    }
+
+    /// Puts what is held of a queued call's budgets at its new place.
+    fn set_least(&mut self, call: u32, least: Least) {
+        let before = std::mem::replace(&mut self.calls[call].least, least);
+        if self.calls[call].state == State::Queued && before != least {
+            self.hold_budget(call, before, least);
+            self.touch_lane(self.calls[call].lane);
+        }
+    }
+
+    fn hold_budget(&mut self, call: u32, before: Least, after: Least) {
+        let (lane, job) = (self.calls[call].lane, &self.jobs[self.calls[call].job]);
+        let (priority, cost) = (job.priority, job.cost.get());
+        let lane = &mut self.lanes[lane];
+        lane.budgets.remove(priority, cost, before, call);
+        lane.budgets.insert(priority, cost, after, call);
+        if let Some(group) = lane.group.map(|group| &mut self.groups[group]) {
+            if before.any != ANY_WAIT {
+                group.waits.remove(cost, before.any, call);
+            }
+            if after.any != ANY_WAIT {
+                group.waits.insert(cost, after.any, call);
+            }
+        }
+    }
+
+    /// A call follows no longer.
+    pub(crate) fn unfollow(&mut self, call: u32) {
+        let leader = self.calls[call].leader;
+        let Some(others) = self.followers.get_mut(&leader) else { return };
+        others.retain(|&other| other != call);
+        if others.is_empty() {
+            self.followers.remove(&leader);
+        }
+        let (own, least) = (self.own_least(call), self.calls[leader].least);
+        if own.any == least.any || own.named == least.named {
+            let least = self.shared_least(leader);
+            self.set_least(leader, least);
+        }
     }
 
     pub(crate) fn find_same(&self, lane: u32, key: &[u8]) -> Option<u32> {
@@ -206,7 +268,7 @@ impl Core {
             self.write_call(call, plan);
         }
         // Limits may have changed since it was submitted, and a move leads anywhere.
-        if !self.fail_if_impossible(call, now, plan) {
+        if !self.fail_if_impossible(call, now, plan) && !self.skip_if_paused(call, now, plan) {
             self.skip_if_hopeless(call, now, plan);
         }
     }
@@ -228,10 +290,81 @@ impl Core {
         self.line_up(call);
     }
 
-    /// Skips a waiting call whose lane or group opens later than it would wait.
+    /// Skips a call that joins a lane which was stopped by hand, if its caller named a budget; says
+    /// whether it did.
+    fn skip_if_paused(&mut self, call: u32, now: Now, plan: &mut Plan) -> bool {
+        let Some(found) = self.calls.get(call).filter(|found| !found.is_settled()) else {
+            return true;
+        };
+        let job = &self.jobs[found.job];
+        let Some(max_wait) = job.max_wait.filter(|_| self.lanes[found.lane].paused) else {
+            return false;
+        };
+        if Mutant::MaxWaitIgnored.on() {
+            return false;
+        }
+        let skip = Skip::Paused { max_wait, priority: job.priority };
+        self.settle(call, Outcome::Skipped(skip), now, plan);
+        true
+    }
+
+    /// Skips a queued call that would not wait for so long, or those of its followers that would
+    /// not.
+    pub(crate) fn skip_impatient(&mut self, call: u32, wait: Span, now: Now, plan: &mut Plan) {
+        self.skip_those(
+            call,
+            |core, call| core.own_least(call).any < wait,
+            now,
+            plan,
+            |core, call| {
+                let found = &core.calls[call];
+                let (max_wait, priority) = (found.max_wait, core.jobs[found.job].priority);
+                Skip::MaxWait { wait, max_wait, priority }
+            },
+        );
+    }
+
+    /// The same where a lane has been stopped by hand for so long.
+    pub(crate) fn skip_paused(&mut self, call: u32, since: Span, now: Now, plan: &mut Plan) {
+        self.skip_those(
+            call,
+            |core, call| core.own_least(call).named <= since,
+            now,
+            plan,
+            |core, call| {
+                let found = &core.calls[call];
+                let (max_wait, priority) = (found.max_wait, core.jobs[found.job].priority);
+                Skip::Paused { max_wait, priority }
+            },
+        );
+    }
+
+    fn skip_those(
+        &mut self,
+        leader: u32,
+        gives_up: impl Fn(&Core, u32) -> bool,
+        now: Now,
+        plan: &mut Plan,
+        skip: impl Fn(&Core, u32) -> Skip,
+    ) {
+        let followers = self.followers.get(&leader).into_iter().flatten().copied();
+        let sharers = followers.chain([leader]).filter(|&call| gives_up(self, call));
+        let sharers: Vec<(u32, JobId)> =
+            sharers.map(|call| (call, self.call_id(call).job)).collect();
+        for (call, job) in sharers {
+            // Settling one job may have finished another.
+            let waits = self.calls.get(call).is_some_and(|it| !it.is_settled());
+            if waits && self.call_id(call).job == job {
+                let skip = skip(self, call);
+                self.settle(call, Outcome::Skipped(skip), now, plan);
+            }
+        }
+    }
+
+    /// Skips a waiting call whose lane or group opens later than it would wait, and its followers.
     pub(crate) fn skip_if_hopeless(&mut self, call: u32, now: Now, plan: &mut Plan) {
-        let max_wait = self.calls[call].max_wait;
-        if max_wait == ANY_WAIT || Mutant::MaxWaitIgnored.on() {
+        let least = self.calls[call].least.any;
+        if least == ANY_WAIT || Mutant::MaxWaitIgnored.on() {
             return;
         }
         let job = &self.jobs[self.calls[call].job];
@@ -240,9 +373,8 @@ impl Core {
         let demand = Demand { priority, rank: priority, cost };
         let opening = lane.opening(demand).latest(self.group_opening(lane, cost));
         let wait = opening.at.since(now.time);
-        if wait > max_wait {
-            let skip = Skip::MaxWait { wait, max_wait, priority };
-            self.settle(call, Outcome::Skipped(skip), now, plan);
+        if wait > least {
+            self.skip_impatient(call, wait, now, plan);
         }
     }
 
@@ -285,16 +417,15 @@ impl Core {
 
     /// Puts a queued call into its lane's indexes.
     pub(crate) fn line_up(&mut self, call: u32) {
-        let Call { lane, place, max_wait, .. } = self.calls[call];
+        let Call { lane, place, .. } = self.calls[call];
         let job = &self.jobs[self.calls[call].job];
         let lane_state = &mut self.lanes[lane];
         let waiting = Waiting { place, call, cost: job.cost };
         let first = lane_state.queues.push(job.priority, job.tenant, waiting);
-        if max_wait != ANY_WAIT {
-            lane_state.budgets.insert(job.priority, max_wait, call);
-            if let Some(group) = lane_state.group {
-                self.groups[group].waits.insert(max_wait, call);
-            }
+        let least = self.shared_least(call);
+        self.calls[call].least = least;
+        if least != Least::default() {
+            self.hold_budget(call, Least::default(), least);
         }
         self.waiting += 1;
         // Only a new head can change when the lane is looked at next.
@@ -309,18 +440,15 @@ impl Core {
         let job = &self.jobs[self.calls[call].job];
         let (tenant, priority) = (job.tenant, job.priority);
         self.lanes[lane].queues.remove(priority, tenant, place);
-        self.unwait(call, priority);
+        self.unwait(call);
         self.touch_lane(lane);
     }
 
     /// The call no longer waits in a queue.
-    pub(crate) fn unwait(&mut self, call: u32, priority: Priority) {
-        let Call { lane, max_wait, .. } = self.calls[call];
-        if max_wait != ANY_WAIT {
-            self.lanes[lane].budgets.remove(priority, max_wait, call);
-            if let Some(group) = self.lanes[lane].group {
-                self.groups[group].waits.remove(max_wait, call);
-            }
+    pub(crate) fn unwait(&mut self, call: u32) {
+        let least = self.calls[call].least;
+        if least != Least::default() {
+            self.hold_budget(call, least, Least::default());
         }
         self.waiting -= 1;
     }
@@ -343,6 +471,7 @@ impl Core {
             attempts: call.attempts,
             throttles: call.throttles,
             crashes: call.crashes,
+            unprocessed: call.unprocessed,
             retry_at: (call.state == State::Backoff).then_some(call.retry_at),
             settled,
         }));

@@ -6,6 +6,7 @@ use crate::call::State;
 use crate::core::Core;
 use crate::job::CallId;
 use crate::lane::{Cause, Demand, Lane};
+use crate::pool::Need;
 use crate::time::{Now, Time};
 
 /// Calls ahead are counted exactly up to here.
@@ -156,7 +157,9 @@ impl Core {
             reasons.push((if probing { Reason::Probe } else { Reason::Busy }, None));
         } else if group_full {
             reasons.push((Reason::Group, None));
-        } else if lane.workers >= self.pool.lane_cap() || (reasons.is_empty() && ahead == 0) {
+        } else if (self.need(lane, number) == Need::Slot && lane.workers > self.pool.lane_cap())
+            || (reasons.is_empty() && ahead == 0)
+        {
             reasons.push((Reason::Workers, None));
         }
         if ahead > 0 {

@@ -151,7 +151,7 @@ async fn attend(worker: &dyn AnyWorker, call: Call, attempt: &Attempt, timeout: 
     if !worker.sends_itself()
         && let Err(late) = call.sending()
     {
-        return Failed::from(late).0;
+        return *Failed::from(late).0;
     }
     let mut work = match catch_unwind(AssertUnwindSafe(|| worker.start(call))) {
         Ok(work) => work,
@@ -175,13 +175,13 @@ async fn run_out(work: &mut Running<'_>, attempt: &Attempt, timeout: Span) -> To
     });
     match tokio::time::timeout(timeout.into(), caught).await {
         Ok(Ok(Ok(outcome))) => outcome.0,
-        Ok(Ok(Err(failed))) => failed.0,
+        Ok(Ok(Err(failed))) => *failed.0,
         Ok(Err(panicked)) => panicked,
         Err(_) => {
             let answered = attempt.answered.load(Ordering::Relaxed);
             let lacking = if answered { "answered, but not settled" } else { "no answer" };
             let message = format!("{lacking} in {timeout}");
-            Failed::of(Failure::transient("timeout").because(&message)).0
+            *Failed::of(Failure::transient("timeout").because(&message)).0
         }
     }
 }

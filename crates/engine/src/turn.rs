@@ -268,7 +268,7 @@ impl<S: Store> Machine<S> {
             }
             Input::Lane(lane, act, to) => {
                 let done = match act {
-                    LaneAct::Pause => self.core.pause(&lane, plan),
+                    LaneAct::Pause => self.core.pause(&lane, now, plan),
                     LaneAct::Resume => self.core.resume(&lane, plan),
                     LaneAct::Reset => self.core.reset(&lane, plan),
                     LaneAct::Change(limits) => self.core.change_limits(&lane, *limits, now, plan),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use paceline_core::{
-    Announced, AttemptId, Blob, CallId, Failure, OnCrash, Span, Time, Told, Verdict,
+    About, Announced, AttemptId, Blob, CallId, Failure, OnCrash, Span, Time, Told, Verdict,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -280,18 +280,33 @@ impl Outcome {
 
 /// Why a worker gave up; any error becomes one with `?`.
 #[derive(Clone, Debug)]
-pub struct Failed(pub(crate) Told);
+pub struct Failed(pub(crate) Box<Told>);
 
 impl Failed {
     /// A failure as it stands.
     pub fn of(failure: Failure) -> Failed {
-        let verdict = Verdict::Failed { failure, retry_after: None };
-        Failed(Told { verdict, announced: None })
+        let verdict = Verdict::Failed { failure, retry_after: None, about: About::Lane };
+        Failed(Box::new(Told { verdict, announced: None }))
+    }
+
+    /// A failure that says something about this call and nothing about its upstream: a short body
+    /// after a complete head, a checksum, a range that does not fit. It is retried as any other;
+    /// for its lane the upstream has answered.
+    pub fn of_this_call(failure: Failure) -> Failed {
+        let verdict = Verdict::Failed { failure, retry_after: None, about: About::Call };
+        Failed(Box::new(Told { verdict, announced: None }))
+    }
+
+    /// The upstream says that it did not process the request (HTTP/2: GOAWAY with a lower stream id,
+    /// `REFUSED_STREAM`). The call keeps its place and its attempts and is sent again as soon as the
+    /// limits allow, at most 20 times; then it is a failure that may be retried.
+    pub fn not_processed() -> Failed {
+        Failed(Box::new(Told { verdict: Verdict::NotProcessed, announced: None }))
     }
 
     /// A failure that is not the service's, or nobody knows: its lane takes no note of it.
     pub fn lost(failure: Failure) -> Failed {
-        Failed(Told { verdict: Verdict::Lost { failure }, announced: None })
+        Failed(Box::new(Told { verdict: Verdict::Lost { failure }, announced: None }))
     }
 
     /// The service wants to be left alone for so long: closes the lane (L6).
@@ -313,7 +328,7 @@ impl Failed {
 
 impl From<Late> for Failed {
     fn from(_: Late) -> Failed {
-        Failed(Told { verdict: Verdict::Unused, announced: None })
+        Failed(Box::new(Told { verdict: Verdict::Unused, announced: None }))
     }
 }
 

@@ -187,6 +187,8 @@ fn setup(rng: &mut Rng) -> Setup {
     settings.pool.base = n(base);
     settings.pool.max = n(base + rng.range(0, 6));
     settings.pool.interactive_reserve = rng.range(0, 1) as u32;
+    settings.pool.max_lanes = n(*rng.pick(&[2, 3, 1_000, 1_000]));
+    settings.pool.max_running = n(*rng.pick(&[2, 5, 1_000, 1_000, 1_000]));
     settings.pool.lane_share = Portion::thousandths(*rng.pick(&[500, 1_000, 300]));
     settings.pool.step = *rng.pick(&[Span::ZERO, Span::secs(1)]);
     settings.max_waiting = n(*rng.pick(&[4, 20, 100, 1_000]));
@@ -287,6 +289,9 @@ fn limits(rng: &mut Rng) -> Limits {
     limits.fail_after = n(rng.range(2, 5));
     limits.slack =
         *rng.pick(&[None, Some(Span::ZERO), Some(Span::millis(30)), Some(Span::secs(1))]);
+    // A way that takes longer than the whole call may lets nothing ever succeed.
+    let most = limits.timeout.map_or(Span::secs(1), |timeout| Span(timeout.0 / 5));
+    limits.slack = limits.slack.map(|slack| slack.min(most));
     if rng.one_in(5) {
         limits.gap_from = GapFrom::Finish;
     }

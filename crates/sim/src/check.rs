@@ -6,8 +6,10 @@
 mod jobs;
 mod lanes;
 mod order;
+mod pool;
 mod services;
 mod slots;
+mod slowed;
 mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +23,7 @@ use paceline_core::{
 
 use jobs::JobBook;
 use lanes::{GroupBook, LaneBook};
+use pool::Need;
 use services::Runs;
 
 /// A broken rule.
@@ -97,16 +100,14 @@ pub(crate) struct Book {
     tries: BTreeMap<AttemptId, Arc<str>>,
     newest: AttemptId,
     answers: BTreeMap<(Arc<str>, Blob), Time>,
-    /// Attempts that hold a worker.
-    busy: u32,
     /// Attempts that were answered and are not over.
     answered_early: u32,
     now: Now,
     /// The next turn must come by then.
     must_wake: Option<Time>,
     busy_until: Time,
-    /// What started in this turn.
-    started: Vec<CallId>,
+    /// What started in this turn, and what it needed for that.
+    started: Vec<(CallId, Need)>,
     cancelled: Vec<JobId>,
     runs: Runs,
     last_event: u64,
@@ -129,7 +130,6 @@ impl Book {
             tries: BTreeMap::new(),
             newest: AttemptId(0),
             answers: BTreeMap::new(),
-            busy: 0,
             answered_early: 0,
             now: Now::default(),
             must_wake: None,
@@ -164,8 +164,6 @@ impl Book {
         for lane in self.lanes.values_mut() {
             lane.process_died(&goes_on, now.time);
         }
-        let tries = self.lanes.values().flat_map(|lane| &lane.tries);
-        self.busy = tries.filter(|known| !known.ended).map(|known| known.workers).sum();
         self.answered_early = 0;
         self.configure_all(now.time);
         self.jobs_reopened();
@@ -262,7 +260,10 @@ impl Book {
                 self.answers.insert(key, answer.expires_at);
             }
             Write::DropLane(id) => {
-                self.lane_ids.remove(id);
+                if let Some(name) = self.lane_ids.remove(id) {
+                    let now = self.now.time;
+                    self.lane(&name).slowed.forget_counts(now);
+                }
             }
             Write::Ended(_, attempt, _) | Write::Release(_, attempt) => self.end_durable(*attempt),
             Write::Payload(..)

@@ -42,6 +42,7 @@ pub const MUTANTS: &[(Mutant, &str)] = &[
     (Mutant::KeepIgnored, "L11"),
     (Mutant::AnnouncedIgnored, "L8"),
     (Mutant::LaneShareIgnored, "P5"),
+    (Mutant::FirstCallPooled, "P5"),
     (Mutant::RssTwice, "D3"),
     (Mutant::CacheIgnored, "C1"),
     (Mutant::PlaceLost, "L6"),

@@ -1,6 +1,8 @@
 //! The services of a world: what they answer, how soon, and how badly they behave.
 
-use paceline_core::{Announced, Failure, Span, Told, Verdict};
+use std::collections::VecDeque;
+
+use paceline_core::{About, Announced, Failure, Rate, Span, Time, Told, Verdict};
 
 use crate::rng::Rng;
 
@@ -46,6 +48,28 @@ impl Reaction {
     }
 }
 
+/// An upstream that keeps to one limit, exactly.
+#[derive(Clone, Debug)]
+pub(crate) struct Strict {
+    pub(crate) rate: Rate,
+    pub(crate) taken: VecDeque<Time>,
+}
+
+impl Strict {
+    /// Whether it takes a request that arrives now.
+    pub(crate) fn takes(&mut self, now: Time) -> bool {
+        let gone = |at: &Time| *at + self.rate.per <= now;
+        while self.taken.front().is_some_and(gone) {
+            self.taken.pop_front();
+        }
+        let takes = self.taken.len() < self.rate.max.get() as usize;
+        if takes {
+            self.taken.push_back(now);
+        }
+        takes
+    }
+}
+
 /// How a service of a random world behaves, in percent of its answers.
 #[derive(Clone, Debug)]
 pub(crate) struct Temper {
@@ -55,6 +79,7 @@ pub(crate) struct Temper {
     pub(crate) fails: u64,
     pub(crate) refuses: u64,
     pub(crate) throttles: u64,
+    pub(crate) unprocessed: u64,
     pub(crate) moves: u64,
     pub(crate) panics: u64,
     pub(crate) hangs: u64,
@@ -72,6 +97,7 @@ impl Temper {
             fails: 0,
             refuses: 0,
             throttles: 0,
+            unprocessed: 0,
             moves: 0,
             panics: 0,
             hangs: 0,
@@ -88,6 +114,7 @@ impl Temper {
             fails: some(rng, 60),
             refuses: some(rng, 15),
             throttles: some(rng, 30),
+            unprocessed: some(rng, 10),
             moves: some(rng, 10),
             panics: some(rng, 5),
             hangs: some(rng, 8),
@@ -106,11 +133,15 @@ impl Temper {
         };
         let verdict = if falls(self.fails.min(70)) {
             let retry_after = self.retry_after(rng).filter(|_| rng.one_in(6));
-            Verdict::Failed { failure: Failure::transient("status_503"), retry_after }
+            let about = if rng.one_in(4) { About::Call } else { About::Lane };
+            Verdict::Failed { failure: Failure::transient("status_503"), retry_after, about }
         } else if falls(self.refuses) {
-            Verdict::Failed { failure: Failure::permanent("status_404"), retry_after: None }
+            let failure = Failure::permanent("status_404");
+            Verdict::Failed { failure, retry_after: None, about: About::Lane }
         } else if falls(self.throttles) {
             Verdict::Throttled { retry_after: self.retry_after(rng), again: !rng.one_in(5) }
+        } else if falls(self.unprocessed) {
+            Verdict::NotProcessed
         } else if falls(self.moves) {
             let payload = rng.one_in(2).then(|| b"moved".as_slice().into());
             Verdict::Moved { lane: elsewhere.into(), payload }

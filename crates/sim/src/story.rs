@@ -1,18 +1,19 @@
 //! Stories: worlds without chance, told line by line.
 
+use std::collections::VecDeque;
 use std::num::{NonZeroU16, NonZeroU32};
 use std::sync::Arc;
 
 use paceline::turn::LaneAct;
 use paceline_core::{
-    Due, GroupLimits, JobId, JobSpec, KindTerms, Limits, OnCrash, OnDuplicate, Priority,
+    Due, GroupLimits, JobId, JobSpec, KindTerms, Limits, OnCrash, OnDuplicate, Priority, Report,
     RosterStatus, RosterTerms, SERVICE_KIND, ServiceTerms, Settings, Setup, Span, Submission, Time,
     Until, When,
 };
 
 use crate::agenda::Act;
 use crate::disk::Fault;
-use crate::service::Reaction;
+use crate::service::{Reaction, Strict};
 use crate::trace::Keep;
 use crate::vocabulary::span;
 use crate::world::{Manners, World};
@@ -239,6 +240,14 @@ impl World {
         self
     }
 
+    /// With an upstream that takes no more than this, and throttles the rest without a date.
+    #[must_use]
+    pub fn strict(mut self, lane: &str, rate: &str) -> World {
+        let rate = rate.parse().expect("a rate");
+        self.strict.insert(lane.into(), Strict { rate, taken: VecDeque::new() });
+        self
+    }
+
     /// With commits that take so long.
     #[must_use]
     pub fn commits_take(mut self, span: &str) -> World {
@@ -408,6 +417,11 @@ impl World {
         let core = self.machine().expect("the engine runs").core();
         let now = self.clock.reading().now;
         core.lane_statuses(now).into_iter().map(|lane| lane.name).collect()
+    }
+
+    /// The report of a finished job.
+    pub fn report(&self, label: u64) -> Arc<Report> {
+        self.reports[&self.by_label[&label]].clone()
     }
 
     /// The number that the engine gave a job.

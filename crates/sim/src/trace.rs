@@ -107,6 +107,9 @@ fn words(outcome: &Outcome) -> String {
         Outcome::Skipped(Skip::MaxWait { wait, max_wait, priority }) => {
             format!("max_wait, needs {wait}, would wait {max_wait} as {priority}")
         }
+        Outcome::Skipped(Skip::Paused { max_wait, priority }) => {
+            format!("max_wait, paused, would wait {max_wait} as {priority}")
+        }
         Outcome::Skipped(skip) => skip.reason().into(),
         Outcome::Failed(failure) => failure.class.to_string(),
         Outcome::Duplicate { of } => format!("of #{of}"),

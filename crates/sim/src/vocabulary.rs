@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use paceline_core::{Failure, GAP_SHARE, Limits, Span, Verdict, Window};
+use paceline_core::{About, Failure, GAP_SHARE, Limits, Span, Verdict, Window};
 
 use crate::service::Reaction;
 
@@ -54,18 +54,32 @@ pub fn nothing() -> Reaction {
 
 /// The service fails, for now.
 pub fn failed(class: &str) -> Reaction {
-    Reaction::new(Verdict::Failed { failure: Failure::transient(class), retry_after: None })
+    failing(Failure::transient(class), None)
+}
+
+fn failing(failure: Failure, retry_after: Option<Span>) -> Reaction {
+    Reaction::new(Verdict::Failed { failure, retry_after, about: About::Lane })
+}
+
+/// The answer is no good, which says something about this call alone.
+pub fn spoilt(class: &str) -> Reaction {
+    let (failure, about) = (Failure::transient(class), About::Call);
+    Reaction::new(Verdict::Failed { failure, retry_after: None, about })
+}
+
+/// The service says that it did not process the request.
+pub fn not_processed() -> Reaction {
+    Reaction::new(Verdict::NotProcessed)
 }
 
 /// The service fails and says when to come again.
 pub fn unavailable(after: &str) -> Reaction {
-    let failure = Failure::transient("status_503");
-    Reaction::new(Verdict::Failed { failure, retry_after: Some(span(after)) })
+    failing(Failure::transient("status_503"), Some(span(after)))
 }
 
 /// The service says no, and means it.
 pub fn refused(class: &str) -> Reaction {
-    Reaction::new(Verdict::Failed { failure: Failure::permanent(class), retry_after: None })
+    failing(Failure::permanent(class), None)
 }
 
 /// Too fast: come again after this.

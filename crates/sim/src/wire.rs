@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use paceline::turn::Input;
-use paceline_core::{AttemptId, CallId, Failure, Mutant, Span, Start, Time, Told, Verdict};
+use paceline_core::{About, AttemptId, CallId, Failure, Mutant, Span, Start, Time, Told, Verdict};
 
 use crate::agenda::Next;
 use crate::service::Reaction;
@@ -195,7 +195,13 @@ impl World {
             return temper.reaction(&mut self.rng, &elsewhere);
         }
         let value = b"1".as_slice().into();
-        let mut reaction = Reaction::new(Verdict::Done { conclusive: true, value });
+        let now = self.clock.truth;
+        let takes = self.strict.get_mut(lane).is_none_or(|strict| strict.takes(now));
+        let mut reaction = Reaction::new(if takes {
+            Verdict::Done { conclusive: true, value }
+        } else {
+            Verdict::Throttled { retry_after: None, again: true }
+        });
         reaction.after = self.latency;
         reaction
     }
@@ -274,7 +280,10 @@ impl World {
         let ends_at = (request.sent_at.unwrap_or(now) + hangs).max(now);
         request.disowned = Mutant::SlotFreedEarly.on();
         let disowned = request.disowned;
-        let verdict = Verdict::Failed { failure: Failure::transient("timeout"), retry_after: None };
+        let verdict = {
+            let failure = Failure::transient("timeout");
+            Verdict::Failed { failure, retry_after: None, about: About::Lane }
+        };
         let roll = self.rng.next();
         self.inbox.push(Input::Told(attempt, Told { verdict, announced: None }, roll));
         if disowned {

@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use paceline::answer::Reply;
 use paceline::turn::{Done, Input, LaneAct, Machine, Reading};
-use paceline_core::{Admission, AttemptId, JobId, Mutant, Setup, Span, Submission, Time};
+use paceline_core::{
+    Admission, AttemptId, Event, JobId, Mutant, Report, Setup, Span, Submission, Time,
+};
 use paceline_store::Memory;
 
 use crate::agenda::{Act, Agenda, Next};
@@ -18,8 +20,8 @@ use crate::clock::Clock;
 use crate::counts::Counts;
 use crate::disk::{Disk, Fault, Faulty, TapHandle};
 use crate::rng::Rng;
-use crate::service::{Reaction, Temper};
-use crate::trace::Trace;
+use crate::service::{Reaction, Strict, Temper};
+use crate::trace::{Keep, Trace};
 use crate::wire::Request;
 
 /// Finished jobs are kept for longer than any world lasts, so that they can be looked at.
@@ -59,6 +61,9 @@ pub struct World {
     pub(crate) tempers: BTreeMap<Arc<str>, Temper>,
     pub(crate) scripts: BTreeMap<(u64, Option<Arc<str>>), VecDeque<Reaction>>,
     pub(crate) latency: Span,
+    pub(crate) strict: BTreeMap<Arc<str>, Strict>,
+    /// Reports of a story, to be looked at.
+    pub(crate) reports: BTreeMap<JobId, Arc<Report>>,
     pub(crate) labels: BTreeMap<JobId, u64>,
     pub(crate) by_label: BTreeMap<u64, JobId>,
     pub(crate) next_label: u64,
@@ -94,6 +99,8 @@ impl World {
             tempers: BTreeMap::new(),
             scripts: BTreeMap::new(),
             latency: Span::secs(1),
+            strict: BTreeMap::new(),
+            reports: BTreeMap::new(),
             labels: BTreeMap::new(),
             by_label: BTreeMap::new(),
             next_label: 1,
@@ -396,6 +403,9 @@ impl World {
         let done = self.committing.take().expect("effects follow a commit");
         for event in &done.events {
             self.counts.event(event);
+            if let (Event::Finished(report), Keep::Lines) = (event, self.trace.keep) {
+                self.reports.insert(report.job, report.clone());
+            }
             self.trace.event(self.clock.truth, event);
         }
         for (to, reply) in done.replies {

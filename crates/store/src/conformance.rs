@@ -9,8 +9,8 @@ use std::sync::Arc;
 use paceline_core::{
     AddedCall, Announced, Answer, AttemptId, CachedAnswer, CachedValue, CallId, CallRecord,
     CallReport, Counters, Failure, JobId, JobRecord, JobSpec, JobState, LaneId, LaneRecord, Lookup,
-    OnDuplicate, Outcome, Priority, Rate, Record, Report, Reservation, SettledCall, Skip, Span,
-    Stamp, Terms, Time, Until, Write,
+    Membership, OnDuplicate, Outcome, Priority, Rate, Record, Report, Reservation, SettledCall,
+    Skip, SlowRecord, Span, Stamp, Terms, Time, Until, Write,
 };
 
 use crate::{Among, Cursor, PRUNE_STEP, Store, StoredJob};
@@ -187,7 +187,7 @@ fn a_write_replaces_what_it_names(place: &mut Place) {
     ]);
     let terms = Terms { priority: None, due: Some(Time(4)), deadline: Some(Time(5)), callers: 3 };
     let later = CallRecord { attempts: 9, ..call(1, 0) };
-    let slower = LaneRecord { slowed: 2, ..lane(1) };
+    let slower = LaneRecord { failures: 2, ..lane(1) };
     place.commit(&[
         Write::Terms(JobId(1), terms.clone()),
         Write::Payload(JobId(1), b"after".as_slice().into()),
@@ -470,6 +470,7 @@ fn call(job: u64, index: u16) -> CallRecord {
         attempts: 1,
         throttles: 0,
         crashes: 0,
+        unprocessed: 0,
         retry_at: None,
         settled: None,
     }
@@ -504,10 +505,15 @@ fn lane_with_everything(id: u64) -> LaneRecord {
         failures: 4,
         rung: 2,
         judged: AttemptId(12),
-        slowed: 3,
+        slow: SlowRecord {
+            gap: Span::secs(4),
+            ground: Span::millis(10),
+            refused: Some((Span::secs(2), Time(6))),
+        },
         narrowed: Some(1),
         announced: Some((announced, Time(5))),
-        paused: true,
+        paused_at: Some(Time(9)),
+        groups: Some(vec![Membership::from("shared", AttemptId(3))]),
         ..lane(id)
     }
 }

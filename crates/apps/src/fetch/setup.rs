@@ -75,6 +75,8 @@ pub(super) fn engine(options: &Options, mut builder: Builder) -> Builder {
     }
     builder.keep_finished(REMEMBERED).settings(|settings| {
         (settings.pool.base, settings.pool.max) = (options.jobs, options.jobs);
+        // As many downloads as were asked for, whatever their hosts.
+        settings.pool.max_running = options.jobs;
         settings.pool.interactive_reserve = 0;
         settings.pool.lane_share = options.host_share;
         // Files that wait for the disk, and files that wait for their pieces.

@@ -76,19 +76,24 @@ pub(super) const SECTIONS: &[Reference] = &[
     Reference {
         section: "workers",
         example: None,
-        says: "The elastic pool of workers, shared by all lanes.",
+        says: "Workers. The first running call of each lane needs no slot of the pool, so that lanes which hang delay no other; an elastic pool of slots is for the calls beyond.",
         keys: &[
-            default("base", "10", "Workers that are always there."),
-            default("max", "20", "Workers at most."),
+            default("base", "10", "Slots that are always there."),
+            default("max", "20", "Slots at most."),
+            default(
+                "max_lanes",
+                "1000",
+                "Lanes at most that run anything at once: at most this and `max` calls run in all.",
+            ),
             default(
                 "interactive_reserve",
                 "1",
-                "Slots that stay free for interactive calls when the pool is full.",
+                "Slots, and lanes of `max_lanes`, that stay free for interactive calls.",
             ),
             default(
                 "lane_share",
                 "0.5",
-                "The part of `max` that one lane may hold, so that a slow one never delays another.",
+                "The part of `max` that one lane may hold beyond its first running call.",
             ),
             default(
                 "step",

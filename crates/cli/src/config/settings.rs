@@ -60,6 +60,7 @@ fn read_workers(config: &mut Config, root: &Section<'_>, notes: &mut Notes<'_>) 
     let pool = &mut config.settings.pool;
     set(&mut pool.base, count(&workers, "base", MOST_WORKERS, notes));
     set(&mut pool.max, count(&workers, "max", MOST_WORKERS, notes));
+    set(&mut pool.max_lanes, count(&workers, "max_lanes", MOST_LANES, notes));
     let reserve = workers.whole("interactive_reserve", 0..=MOST_WORKERS, notes);
     set(&mut pool.interactive_reserve, reserve);
     set(&mut pool.lane_share, workers.portion("lane_share", notes));

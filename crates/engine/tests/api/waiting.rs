@@ -100,8 +100,8 @@ async fn q1_beyond_its_bound_the_queue_refuses_each_job_for_itself() {
 }
 
 #[tokio::test]
-async fn l2_interactive_work_needs_a_tenth_of_the_gap() {
-    let lane = Lane::new("a").every("2h");
+async fn l2_interactive_work_needs_a_tenth_of_the_gap_where_its_lane_says_so() {
+    let lane = Lane::new("a").every("2h").gap_share([0.1, 0.5, 0.7, 1.0]);
     let (worker, mut desk) = desk();
     let pace = start(Paceline::in_memory().lane(lane).worker("ask", worker));
     pace.submit(ask("x")).await.expect("accepted");

@@ -264,7 +264,7 @@ async fn l6_throttled_closes_the_lane_and_costs_the_call_nothing() {
     let mut events = pace.events();
     let job = pace.submit(ask("x").attempts(1)).await.expect("accepted");
     let visit = desk.next().await;
-    visit.answer(Outcome::throttled(Some(Duration::from_millis(300))));
+    visit.answer(Outcome::throttled(Some(Duration::from_millis(1_200))));
     let until = loop {
         if let Event::Closed(lane, until) = soon(events.recv()).await.expect("none was missed") {
             assert_eq!(&*lane, "a");

@@ -37,6 +37,8 @@ pub(super) struct CallBook {
     pub(super) max_wait: Option<Span>,
     pub(super) failures: u16,
     pub(super) refused: bool,
+    /// Requests that were not processed (L7).
+    pub(super) unprocessed: u16,
     pub(super) tries: u32,
     pub(super) outcome: Option<Outcome>,
 }
@@ -367,7 +369,17 @@ impl Book {
             Verdict::Unused | Verdict::Throttled { again: true, .. } => {
                 call.state = State::Waiting;
             }
-            Verdict::Failed { failure, retry_after } => {
+            Verdict::NotProcessed if call.unprocessed < 20 => {
+                call.unprocessed += 1;
+                call.state = State::Waiting;
+            }
+            Verdict::NotProcessed => {
+                call.failures += 1;
+                if call.failures < retry.attempts.get() {
+                    call.state = State::Backoff(now + backoff(&retry, call.failures, roll));
+                }
+            }
+            Verdict::Failed { failure, retry_after, .. } => {
                 call.failures += 1;
                 call.refused = !failure.retryable;
                 if failure.retryable && call.failures < retry.attempts.get() {
@@ -513,6 +525,7 @@ fn new_call(lane: &Arc<str>, stage: u16) -> CallBook {
         max_wait: None,
         failures: 0,
         refused: false,
+        unprocessed: 0,
         tries: 0,
         outcome: None,
     }

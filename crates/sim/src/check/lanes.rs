@@ -1,16 +1,17 @@
 //! What the book knows of a lane or group: its limits through time, its attempts, and the moment
 //! it opens, computed from these alone.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use paceline::turn::LaneAct;
 use paceline_core::{
-    Announced, AttemptId, CallId, GapFrom, GroupLimits, LADDER, Limits, Priority, Rate, Span, Time,
-    Told, Verdict, Window,
+    About, Announced, AttemptId, CallId, GapFrom, GroupLimits, LADDER, Limits, Priority, Rate,
+    Span, Time, Told, Verdict, Window,
 };
 
 use super::Book;
+use super::slowed::Slowed;
 
 /// Limits, and since when each window is one of them (L11).
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +34,8 @@ pub(super) struct Try {
     /// The highest rank that its age allowed when it was reserved (P2).
     pub(super) rank: Priority,
     pub(super) rules: Arc<InForce>,
+    /// The groups that count it (L9).
+    pub(super) groups: Vec<String>,
     /// How long it may be on its way.
     pub(super) slack: Span,
     /// What the engine must count it at: its arrival at the latest, by the latest start or, once
@@ -43,6 +46,9 @@ pub(super) struct Try {
     /// Not before its job was due, as the clock stood when it was reserved (W5).
     pub(super) may_start_at: Time,
     pub(super) start_known: bool,
+    /// The start that counts, and when the engine heard of it.
+    pub(super) started_at: Time,
+    pub(super) start_told: Time,
     pub(super) unused: bool,
     pub(super) told: bool,
     /// Its service has answered, and the engine has heard so in time.
@@ -55,6 +61,18 @@ pub(super) struct Try {
 }
 
 impl Try {
+    /// The latest start that it counts with.
+    pub(super) fn latest_start(&self) -> Time {
+        self.counts_at - self.slack
+    }
+
+    /// The engine hears when it started, or has to assume it.
+    pub(super) fn learn_start(&mut self, at: Time, now: Time) {
+        if !std::mem::replace(&mut self.start_known, true) {
+            (self.started_at, self.start_told) = (at, now);
+        }
+    }
+
     /// Until its service has answered, or it has ended (L5).
     pub(super) fn holds_slot(&self) -> bool {
         !self.answered && !self.ended
@@ -72,14 +90,18 @@ pub(super) struct LaneBook {
     /// Attempts up to this one were reserved before the lane was last judged.
     pub(super) judged: AttemptId,
     pub(super) paused: bool,
+    /// Attempts that keep a worker (P5).
+    pub(super) running: u32,
     /// Slowed, narrowed or told of limits.
     pub(super) bent: bool,
     /// When the process last died: starts that bound nothing then may be forgotten.
     restarted_at: Time,
     /// Until then limits that came later may count from a start that was forgotten.
     unsure_until: Time,
-    /// Throttled without a date: the gap that holds until something succeeds (L7).
-    pub(super) slowed: Option<(Span, AttemptId)>,
+    /// What throttling did to it (L7).
+    pub(super) slowed: Slowed,
+    /// Calls that failed since the upstream last answered: each counts once (L7).
+    pub(super) row: BTreeSet<CallId>,
     pub(super) announced: Option<(Announced, Time, AttemptId)>,
     /// The last finish that the engine knows, by priority.
     pub(super) last_finish: [Time; 4],
@@ -103,10 +125,12 @@ impl LaneBook {
             rung: 0,
             judged: AttemptId(0),
             paused: false,
+            running: 0,
             bent: false,
             restarted_at: Time::ZERO,
             unsure_until: Time::ZERO,
-            slowed: None,
+            slowed: Slowed::default(),
+            row: BTreeSet::new(),
             announced: None,
             last_finish: [Time::ZERO; 4],
         }
@@ -135,6 +159,12 @@ impl LaneBook {
             old.map_or(now, |place| self.rules.since[place])
         };
         let since = limits.windows.iter().map(since).collect();
+        if let Some(group) = limits.group.as_ref().filter(|_| limits.group != self.limits().group) {
+            // What is promised or on its way may arrive under the group's limits too.
+            let open = self.tries.iter_mut().filter(|t| !t.unused && !t.ended);
+            let open = open.filter(|t| !t.start_known || t.counts_at >= now);
+            open.for_each(|t| t.groups.push(group.clone()));
+        }
         self.rules = Arc::new(InForce { limits: limits.clone(), since, changed_at: now });
     }
 
@@ -151,9 +181,9 @@ impl LaneBook {
         self.tries.iter().filter(|known| known.holds_slot()).count() as u32
     }
 
-    /// Workers of the pool that its attempts keep (P5).
-    pub(super) fn workers(&self) -> u32 {
-        self.tries.iter().filter(|known| known.holds_slot()).map(|known| known.workers).sum()
+    /// Slots of the pool that its attempts hold: the first that keeps a worker needs none (P5).
+    pub(super) fn slots(&self) -> u32 {
+        self.running.saturating_sub(1)
     }
 
     /// Attempts without a slot that may still say how the service is: no probe beside them (L7).
@@ -175,8 +205,10 @@ impl LaneBook {
         for known in &mut self.tries {
             known.counts_at = known.durable_at;
             known.start_known = true;
-            if goes_on.contains(&known.id) {
+            if goes_on.contains(&known.id) && !known.unused {
                 (known.told, known.answered, known.ended) = (false, false, false);
+                // The next process takes it up and counts its finish at the restart (L2).
+                finish[known.priority.index()] = now;
                 continue;
             }
             known.ended = true;
@@ -185,7 +217,11 @@ impl LaneBook {
             }
         }
         self.last_finish = finish;
+        let open = self.tries.iter().filter(|known| !known.ended);
+        self.running = open.map(|known| known.workers).sum();
         self.restarted_at = now;
+        self.slowed.forget_counts(now);
+        self.row.clear();
     }
 
     /// The gap that a call of this rank keeps by configuration (L2, L11).
@@ -333,7 +369,9 @@ impl Book {
             LaneAct::Resume => lane.paused = false,
             LaneAct::Reset => {
                 (lane.cooldown_until, lane.failures, lane.rung) = (Time::ZERO, 0, 0);
-                (lane.slowed, lane.announced, lane.bent) = (None, None, false);
+                lane.slowed.reset();
+                lane.row.clear();
+                (lane.announced, lane.bent) = (None, false);
             }
             LaneAct::Change(limits) | LaneAct::Set(limits) => {
                 lane.change(limits, now);
@@ -363,23 +401,27 @@ impl Book {
             known.unused = true;
             return;
         }
+        let call = known.call;
+        let dated = match &told.verdict {
+            Verdict::Throttled { retry_after, .. } | Verdict::Failed { retry_after, .. } => {
+                *retry_after
+            }
+            _ => None,
+        };
+        if let Some(after) = dated {
+            lane.cooldown_until = lane.cooldown_until.max(now + after);
+        }
         match &told.verdict {
-            Verdict::Throttled { retry_after: Some(after), .. }
-            | Verdict::Failed { retry_after: Some(after), .. } => {
-                lane.cooldown_until = lane.cooldown_until.max(now + *after);
-            }
-            Verdict::Throttled { retry_after: None, .. } => {
-                lane.bent = true;
-                // What was on the wire when the lane was last judged says nothing new.
-                if attempt > lane.judged {
-                    lane.judged = newest;
-                    let every = lane.limits().every.unwrap_or(Span(500_000));
-                    lane.slowed = Some((every.times(2), newest));
-                }
-            }
+            Verdict::Throttled { .. } => lane.throttled(attempt, newest, dated, now),
+            Verdict::Failed { about: About::Call, .. } => lane.answered(),
             Verdict::Failed { failure, .. } if failure.retryable => {
-                if attempt > lane.judged {
-                    lane.failures += 1;
+                if dated.is_none_or(|after| after < Span::secs(1)) {
+                    lane.slowed.fails();
+                }
+                let counts = dated.is_none_or(|after| after < Span::secs(1));
+                if attempt > lane.judged && counts {
+                    // Retries of one call count once.
+                    lane.failures += u32::from(lane.row.insert(call));
                     if lane.rung > 0 || lane.failures >= lane.limits().fail_after.get() {
                         let rest = LADDER[lane.rung.min(LADDER.len() - 1)];
                         lane.cooldown_until = lane.cooldown_until.max(now + rest);
@@ -388,8 +430,8 @@ impl Book {
                     }
                 }
             }
-            Verdict::Lost { .. } | Verdict::Unused => {}
-            _ => (lane.failures, lane.rung, lane.slowed) = (0, 0, None),
+            Verdict::Lost { .. } | Verdict::Unused | Verdict::NotProcessed => {}
+            _ => lane.succeeded(now),
         }
         if let Some(announced) = told.announced {
             lane.bent = true;

@@ -8,6 +8,7 @@ use paceline_core::{CallId, JobId, Outcome, Priority, Reservation, Skip, Span, T
 use super::Book;
 use super::jobs::{CallBook, State};
 use super::lanes::LaneBook;
+use super::pool::Need;
 
 /// A moment by which a turn is needed, for whom, and why.
 type Must = (Time, JobId, &'static str);
@@ -72,10 +73,8 @@ impl Book {
     }
 
     fn lane_has_room(&self, lane: &LaneBook) -> bool {
-        let pool = &self.setup.settings.pool;
-        let share = pool.lane_share.of(u64::from(pool.max.get())).max(1) as u32;
         let probes = if lane.rung > 0 { lane.open_verdicts() } else { 0 };
-        let room = lane.held() + probes < lane.width() && lane.workers() < share;
+        let room = lane.held() + probes < lane.width();
         !lane.paused && room && self.group_has_room(lane.limits())
     }
 
@@ -89,12 +88,11 @@ impl Book {
         waiting.sort_by_key(Waiting::key);
         let Some(own) = waiting.iter().find(|call| call.id == reservation.call) else { return };
         // The last slots are for calls submitted as interactive (P3).
-        let pool = &self.setup.settings.pool;
-        let kept = own.priority == Priority::Interactive
-            && self.busy >= pool.base.get().saturating_sub(pool.interactive_reserve);
+        let kept = |need| own.priority == Priority::Interactive && self.kept_for_interactive(need);
         let mut better = waiting.iter().take_while(|call| call.id != own.id);
         let passed = better.find(|call| {
-            let barred = kept && call.priority != Priority::Interactive;
+            let need = self.need(lane, call.id);
+            let barred = kept(need) && call.priority != Priority::Interactive;
             !barred && lane.opening(call.priority, call.rank) <= self.now.time
         });
         if let Some(passed) = passed {
@@ -114,39 +112,54 @@ impl Book {
         self.check_room(&waiting);
         self.check_budgets(&waiting);
         let mut must: Vec<Must> = self.moments();
-        let pool = self.setup.settings.pool.clone();
-        let workers = self.busy < pool.base.get().saturating_sub(pool.interactive_reserve);
-        let mut passed = Vec::new();
+        let (mut passed, mut lacking) = (Vec::new(), Vec::new());
         for (name, calls) in &waiting {
             let Some(lane) = self.lanes.get(name) else { continue };
             if !self.is_plain(name, calls) || !self.lane_has_room(lane) {
                 continue;
             }
             let group = self.group_opening(lane.limits());
-            for call in calls {
-                let at = lane.opening(call.priority, call.rank).max(group);
-                if at <= self.now.time {
-                    passed.push((name.clone(), call.clone()));
-                } else if workers {
-                    let at = at.min(self.opening_when_risen(lane, call, group));
-                    must.push((at, call.id.job, "its lane opens"));
+            let open = |call: &&Waiting| lane.opening(call.priority, call.rank).max(group);
+            let is_open = |call: &&Waiting| open(call) <= self.now.time;
+            let free = |id: CallId| self.worker_is_free(self.need(lane, id), lane);
+            // Calls behind one that lacks a worker wait with it, and where a shared call stands is
+            // not modelled.
+            let held_up = !calls.iter().all(|call| free(call.id)) || self.shared_lacks(name, &free);
+            // Calls behind the first that may go wait for it.
+            if let Some(call) = calls.iter().filter(is_open).min_by_key(|call| call.key()) {
+                let need = self.need(lane, call.id);
+                let found = (name.clone(), call.clone(), need);
+                if !held_up {
+                    passed.push(found);
+                } else if !free(call.id) && !self.has_its_share(need, lane) {
+                    lacking.push(found);
                 }
             }
-        }
-        if workers {
-            if let Some((name, call)) = passed.first() {
-                let words =
-                    format!("{name} is open, job {} waits and workers are free", call.id.job);
-                self.broken("L4", words);
+            for call in calls.iter().filter(|call| !held_up && !is_open(call)) {
+                let at = open(&call).min(self.opening_when_risen(lane, call, group));
+                must.push((at, call.id.job, "its lane opens"));
             }
-        } else {
-            self.check_across_lanes(&passed);
         }
+        if let Some((name, call, need)) = passed.first() {
+            let rule = if *need == Need::Slot { "L4" } else { "P5" };
+            let words = format!("{name} is open, job {} waits and workers are free", call.id.job);
+            self.broken(rule, words);
+        }
+        self.check_across_lanes(&lacking);
         let first = must.into_iter().min();
         self.must_wake = first.map(|(at, _, _)| at);
         self.check_wake(first, wake_at);
         let now = self.now.time;
         self.lanes.values_mut().for_each(|lane| lane.trim(Span::hours(3), now));
+    }
+
+    /// Whether a call that shares its fate may hold up the lane for lack of a worker.
+    fn shared_lacks(&self, name: &Arc<str>, free: &impl Fn(CallId) -> bool) -> bool {
+        self.jobs.iter().any(|(&job, book)| {
+            let calls = (0..).zip(&book.calls);
+            let mut shared = calls.filter(|(_, c)| c.state == State::Shared && c.lane == *name);
+            shared.any(|(index, _)| !free(CallId { job, index }))
+        })
     }
 
     fn check_wake(&mut self, must: Option<Must>, wake_at: Option<Time>) {
@@ -171,11 +184,11 @@ impl Book {
     }
 
     /// P1: across lanes that compete for workers, higher first, then older first.
-    fn check_across_lanes(&mut self, passed: &[(Arc<str>, Waiting)]) {
+    fn check_across_lanes(&mut self, lacking: &[(Arc<str>, Waiting, Need)]) {
         if self.setup.settings.across_lanes == paceline_core::AcrossLanes::Turns {
             return;
         }
-        for id in self.started.clone() {
+        for (id, need) in self.started.clone() {
             let Some(job) = self.jobs.get(&id.job) else { continue };
             if job.priority == Priority::Interactive {
                 continue;
@@ -188,8 +201,8 @@ impl Book {
                 let call = &self.jobs[&better.id.job].calls[usize::from(better.id.index)];
                 call.stage > 0 && better.joined_at == self.now.time
             };
-            let mut passed = passed.iter().filter(|(_, better)| !new(better));
-            if let Some((name, better)) = passed.find(|(_, better)| better.key() < key) {
+            let mut lacking = lacking.iter().filter(|(_, better, of)| *of == need && !new(better));
+            if let Some((name, better, _)) = lacking.find(|(_, better, _)| better.key() < key) {
                 let words = format!(
                     "job {} on {name} ({} as {}) lost its worker to job {} ({} as {rank})",
                     better.id.job, better.priority, better.rank, id.job, job.priority

@@ -22,13 +22,14 @@ impl Book {
     }
 
     pub(super) fn start_known(&mut self, attempt: AttemptId, at: Time) {
+        let now = self.now.time;
         let Some(name) = self.tries.get(&attempt).cloned() else { return };
         if let Some(known) = self.lane(&name).find_mut(attempt)
             && !known.start_known
             && !known.unused
         {
             known.counts_at = at + known.slack;
-            known.start_known = true;
+            known.learn_start(at, now);
         }
     }
 
@@ -54,7 +55,7 @@ impl Book {
         if std::mem::replace(&mut known.ended, true) {
             return;
         }
-        known.start_known = true;
+        known.learn_start(known.latest_start(), now);
         let (unused, priority, answered) = (known.unused, known.priority, known.answered);
         let workers = known.workers;
         if answered {
@@ -64,7 +65,7 @@ impl Book {
         if !unused {
             lane.last_finish[priority.index()] = now;
         }
-        self.busy -= workers;
+        lane.running -= workers;
     }
 
     /// L5: the service is done with it, so the slot is free and the finish is now, if it is the
@@ -78,10 +79,11 @@ impl Book {
         if full || known.told || !known.holds_slot() {
             return;
         }
-        (known.answered, known.start_known) = (true, true);
+        known.answered = true;
+        known.learn_start(known.latest_start(), now);
         let (priority, workers) = (known.priority, known.workers);
         lane.last_finish[priority.index()] = now;
-        self.busy -= workers;
+        lane.running -= workers;
         self.answered_early += 1;
     }
 }

@@ -6,6 +6,7 @@ use paceline_core::{AttemptId, GapFrom, Limits, Priority, Reservation, Span, Tim
 
 use super::Book;
 use super::lanes::{LaneBook, Try};
+use super::slowed::too_fast;
 
 impl Book {
     /// A service sees a request that was sent a while before.
@@ -33,8 +34,8 @@ impl Book {
         if seen > most {
             self.violation("L1", at, format!("{name}: {seen} requests at once, {most} allowed"));
         }
-        if let Some(group) = known.rules.limits.group.clone() {
-            self.check_group(&group, &known, at);
+        for group in &known.groups {
+            self.check_group(group, &known, at);
         }
     }
 
@@ -101,7 +102,7 @@ impl Book {
         let Some(group) = self.groups.get(name).cloned() else { return };
         let members = || {
             let tries = self.lanes.values().flat_map(|lane| &lane.tries);
-            tries.filter(|t| t.rules.limits.group.as_deref() == Some(name))
+            tries.filter(|t| t.groups.iter().any(|group| group == name))
         };
         let others = members().filter(|t| t.id != known.id).filter_map(|t| t.sent_at);
         let last = others.filter(|&sent| sent >= group.changed_at).max();
@@ -116,7 +117,10 @@ impl Book {
                 broken.push(format!("group {name}: {held} within {}", window.rate));
             }
         }
-        let seen = members().filter(|t| t.sent_at.is_some() && t.left_at.is_none()).count();
+        // A lane that joined lately may have brought more than there is room for.
+        let lanes = self.lanes.values().filter(|lane| lane.limits().group.as_deref() == Some(name));
+        let tries = lanes.flat_map(|lane| &lane.tries).filter(|t| t.rules.limits.group.is_some());
+        let seen = tries.filter(|t| t.sent_at.is_some() && t.left_at.is_none()).count();
         if group.limits.in_flight.is_some_and(|most| seen as u32 > most.get()) {
             broken.push(format!("group {name}: {seen} requests at once"));
         }
@@ -145,12 +149,15 @@ impl Book {
             cost: reservation.cost,
             workers: self.workers_of(reservation.call),
             rank,
+            groups: rules.limits.group.iter().cloned().collect(),
             slack: self.slack(&rules.limits),
             rules,
             counts_at: reservation.at,
             durable_at: reservation.at,
             may_start_at,
             start_known: false,
+            started_at: Time::ZERO,
+            start_told: Time::ZERO,
             unused: false,
             told: false,
             answered: false,
@@ -161,18 +168,13 @@ impl Book {
         };
         self.check_promise(&name, &known);
         self.newest = self.newest.max(known.id);
-        self.busy += known.workers;
         self.tries.insert(known.id, name.clone());
-        self.lane(&name).tries.push_back(known);
+        let need = self.need(&self.lanes[&name], known.call);
+        let lane = self.lane(&name);
+        lane.running += known.workers;
+        lane.tries.push_back(known);
         self.call_reserved(reservation);
-        self.started.push(reservation.call);
-    }
-
-    /// Workers that a call keeps, as its kind says.
-    fn workers_of(&self, call: paceline_core::CallId) -> u32 {
-        let kind = self.jobs.get(&call.job).map(|job| &job.spec.kind);
-        let terms = self.setup.kinds.iter().find(|terms| Some(&terms.name) == kind);
-        u32::from(terms.is_none_or(|terms| terms.keeps_worker))
+        self.started.push((reservation.call, need));
     }
 
     fn check_promise(&mut self, name: &Arc<str>, known: &Try) {
@@ -199,21 +201,9 @@ impl Book {
             }
         }
         broken.extend(bent_by_service(name, lane, known, now).map(|words| ("L8", words)));
-        broken.extend(slowed(name, lane, known, now).map(|words| ("L7", words)));
+        broken.extend(too_fast(name, lane, known, now).map(|words| ("L7", words)));
         broken.extend(kept(name, lane, known, now).map(|words| ("L11", words)));
-        let pool = &self.setup.settings.pool;
-        let room = pool.max.get() - pool.interactive_reserve;
-        if known.priority != Priority::Interactive && self.busy + 1 > room {
-            broken
-                .push(("P3", format!("{} took a slot kept for interactive calls", known.priority)));
-        }
-        if self.busy + 1 > pool.max.get() {
-            broken.push(("Q3", format!("{} workers of {}", self.busy + 1, pool.max)));
-        }
-        let share = pool.lane_share.of(u64::from(pool.max.get())).max(1) as u32;
-        if lane.workers() + 1 > share {
-            broken.push(("P5", format!("{name} holds more than its share of {share} workers")));
-        }
+        self.check_workers(name, known, &mut broken);
         for (rule, words) in broken {
             self.broken(rule, words);
         }
@@ -225,7 +215,7 @@ impl Book {
         let Some(group) = self.groups.get(name) else { return Time::ZERO };
         let members = || {
             let tries = self.lanes.values().flat_map(|lane| &lane.tries).filter(|t| !t.unused);
-            tries.filter(|t| t.rules.limits.group.as_ref() == Some(name))
+            tries.filter(|t| t.groups.contains(name))
         };
         let gap = group.limits.every.unwrap_or(Span::ZERO);
         let last = members().map(|t| t.counts_at).max();
@@ -242,9 +232,8 @@ impl Book {
         let Some(group) = limits.group.as_ref().and_then(|name| self.groups.get(name)) else {
             return true;
         };
-        let tries = self.lanes.values().flat_map(|lane| &lane.tries);
-        let held = tries.filter(|t| t.holds_slot());
-        let held = held.filter(|t| t.rules.limits.group == limits.group).count() as u32;
+        let members = self.lanes.values().filter(|lane| lane.limits().group == limits.group);
+        let held: u32 = members.map(LaneBook::held).sum();
         group.limits.in_flight.is_none_or(|most| held < most.get())
     }
 }
@@ -281,16 +270,6 @@ fn bent_by_service(name: &str, lane: &LaneBook, known: &Try, now: Time) -> Optio
     let spent: u64 = inside.map(|t| u64::from(t.cost)).sum();
     let over = spent > 0 && spent + u64::from(known.cost) > u64::from(rate.max.get());
     over.then(|| format!("{name}: more than the announced {rate}"))
-}
-
-/// L7: throttled without a date, the gap is at least doubled until something succeeds.
-fn slowed(name: &str, lane: &LaneBook, known: &Try, now: Time) -> Option<String> {
-    let (every, newest) = lane.slowed?;
-    let gap = Span(lane.limits().gap_share[known.rank.index()].of(every.0));
-    let last = lane.tries.iter().filter(|t| t.id <= newest).filter_map(|t| t.sent_at).max()?;
-    let binds = lane.limits().gap_from == GapFrom::Start && last > lane.rules.changed_at;
-    let fast = binds && !lane.tries.iter().any(|t| t.id > newest) && now < last + gap;
-    fast.then(|| format!("{name}: {} after the last request of a throttled lane", now.since(last)))
 }
 
 /// L11: what a window keeps for higher priorities is not spent by lower ones.

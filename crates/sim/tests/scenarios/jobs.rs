@@ -275,3 +275,41 @@ fn c2_when_the_urgent_caller_goes_the_patient_one_has_its_place_again() {
     120.000 report #3 done, all
     ");
 }
+
+#[test]
+fn r1_a_shared_attempt_counts_for_all_that_shared_it_and_the_others_go_on() {
+    let mut world = World::new().lane("a", at_once(1)).latency("1s");
+    for _ in 0..3 {
+        world.answer(1, failed("reset").after("1s"));
+        world.answer(2, failed("reset").after("1s"));
+    }
+    world.submit(job(1).on("a").cache_key("q").attempts(1));
+    world.submit(job(2).on("a").cache_key("q").attempts(4));
+    world.submit(job(3).on("a").cache_key("q").attempts(2));
+    let trace = world.run_for("60s");
+    let kinds = |what: &str| trace.matches(what).count();
+    assert_eq!((kinds("start #1"), kinds("start #2"), kinds("start #3")), (1, 3, 0), "{trace}");
+    assert_eq!(moments(&trace, "failed #1"), ["1.000"], "{trace}");
+    assert!(trace.contains("failed #3 a reset") && trace.contains("failed #2 a reset"), "{trace}");
+}
+
+#[test]
+fn j1_calls_that_end_on_the_wire_tell_the_attempts_that_were_made() {
+    let lanes = ["a", "b", "c"].into_iter();
+    let mut world = lanes.fold(World::new(), |world, lane| world.lane(lane, every("1s")));
+    world.answer_on(1, "a", hangs("60s"));
+    world.answer_on(1, "b", done().after("2s"));
+    world.submit(job(1).on("a").on("b").first_answer());
+    world.answer(2, hangs("60s"));
+    world.submit(job(2).on("b").deadline("5s"));
+    world.answer(3, hangs("60s"));
+    world.submit(job(3).on("c"));
+    world.run_for("8s");
+    world.cancel(3);
+    world.run_for("1s");
+    let made = |label: u64, call: usize| {
+        let report = world.report(label);
+        (report.calls[call].attempts, report.calls[call].ran.as_millis())
+    };
+    assert_eq!((made(1, 0), made(2, 0), made(3, 0)), ((1, 2_000), (1, 3_000), (1, 8_000)));
+}

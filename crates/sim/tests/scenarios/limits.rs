@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use paceline::turn::LaneAct;
 use paceline_core::{
-    AcrossLanes, Announced, GapFrom, GroupLimits, Limits, Portion, Priority, Span, Window,
+    AcrossLanes, Announced, GapFrom, GroupLimits, Limits, OnCrash, Portion, Priority, Span, Window,
 };
 use paceline_sim::*;
 
@@ -220,9 +220,9 @@ fn l7_throttled_without_a_date_the_lane_slows_down_and_comes_back() {
     28.000 start #3 nyaa background
     36.000 start #4 nyaa background
     44.000 start #5 nyaa background
-    48.000 start #6 nyaa background
-    52.000 start #7 nyaa background
-    56.000 start #8 nyaa background
+    50.000 start #6 nyaa background
+    56.000 start #7 nyaa background
+    62.000 start #8 nyaa background
     ");
 }
 
@@ -459,7 +459,7 @@ fn l11_a_restart_with_limits_too_small_for_a_call_fails_it_also_on_a_lane_never_
         .lane("slow", Limits::default())
         .lane("nyaa", windows(&["5/60s"]))
         .settings(|settings| {
-            (settings.pool.base, settings.pool.max) = (NonZeroU32::MIN, NonZeroU32::MIN);
+            settings.pool.max_lanes = NonZeroU32::MIN;
             settings.pool.interactive_reserve = 0;
         });
     world.submit(job(1).on("slow"));
@@ -491,4 +491,181 @@ fn l7_a_call_that_cannot_be_made_again_slows_its_lane_down_and_has_failed() {
     3.000 done #2 nyaa
     3.000 report #2 done, all
     ");
+}
+
+#[test]
+fn l2_a_gap_from_the_finish_holds_beside_a_call_that_was_answered_and_taken_up() {
+    let limits = Limits { gap_from: GapFrom::Finish, ..every("5s") };
+    let two = NonZeroU32::new(2).expect("2");
+    let mut world =
+        World::new().kind("permit", OnCrash::TakeUp).lane("a", Limits { in_flight: two, ..limits });
+    world.answer(1, done().after("1s").settled_after("30s"));
+    world.submit(job(1).on("a").kind("permit"));
+    world.run_for("1200ms");
+    world.submit(job(2).on("a"));
+    world.crash_for("100ms");
+    let trace = world.run_for("10s");
+    assert_eq!(moments(&trace, "start #2"), ["6.300"], "{trace}");
+}
+
+fn group_of(rate: &str) -> GroupLimits {
+    GroupLimits { windows: windows(&[rate]).windows, ..GroupLimits::default() }
+}
+
+fn in_group(limits: Limits, group: &str) -> Limits {
+    Limits { group: Some(group.into()), ..limits }
+}
+
+#[test]
+fn l9_a_lane_that_joins_a_group_brings_what_it_has_promised() {
+    let mut world = World::new()
+        .group("g", group_of("5/10s"))
+        .lane("a", at_once(5))
+        .lane("b", in_group(at_once(5), "g"))
+        .commits_take("40ms");
+    world.submit_all((1..=5).map(|n| job(n).on("a")).collect());
+    world.run_for("20ms");
+    world.tell_lane("a", LaneAct::Change(Box::new(in_group(at_once(5), "g"))));
+    for n in 6..=10 {
+        world.submit(job(n).on("b"));
+    }
+    let trace = world.run_for("9s");
+    assert_eq!(trace.matches("start").count(), 5, "{trace}");
+    let trace = world.run_for("2s");
+    assert_eq!(trace.matches("start").count(), 10, "{trace}");
+}
+
+#[test]
+fn l9_a_group_still_counts_a_lane_that_is_configured_no_more() {
+    let mut world = World::new()
+        .group("g", group_of("5/30s"))
+        .lane("a", in_group(at_once(5), "g"))
+        .lane("b", in_group(at_once(5), "g"));
+    for n in 1..=5 {
+        world.submit(job(n).on("a"));
+    }
+    world.run_for("2s");
+    world.restart_with(|setup| setup.lanes.retain(|(name, _)| &**name != "a"));
+    for n in 6..=10 {
+        world.submit(job(n).on("b"));
+    }
+    let trace = world.run_for("27s");
+    assert_eq!(trace.matches("start").count(), 5, "{trace}");
+    let trace = world.run_for("2s");
+    assert_eq!(trace.matches("start").count(), 10, "{trace}");
+}
+
+#[test]
+fn l9_a_group_still_counts_a_lane_that_has_left_it_through_a_restart() {
+    let mut world = World::new()
+        .group("g", group_of("5/30s"))
+        .lane("a", in_group(at_once(5), "g"))
+        .lane("b", in_group(at_once(5), "g"));
+    for n in 1..=5 {
+        world.submit(job(n).on("a"));
+    }
+    world.run_for("2s");
+    world.tell_lane("a", LaneAct::Change(Box::new(at_once(5))));
+    world.restart_with(|setup| setup.lanes[0].1.group = None);
+    for n in 6..=10 {
+        world.submit(job(n).on("b"));
+    }
+    let trace = world.run_for("27s");
+    assert_eq!(trace.matches("start").count(), 5, "{trace}");
+    let trace = world.run_for("2s");
+    assert_eq!(trace.matches("start").count(), 10, "{trace}");
+}
+
+#[test]
+fn l6_a_date_that_is_sooner_than_the_gap_slows_the_lane_down_too() {
+    for reaction in [throttled("0s"), throttled("1ms"), throttled_without_a_date()] {
+        for limits in [at_once(10), Limits { every: Some(Span::ZERO), ..at_once(10) }] {
+            let mut world = World::new().lane("a", limits).latency("0ms");
+            for n in 1..=10 {
+                (0..20).for_each(|_| world.answer(n, reaction.clone()));
+                world.submit(job(n).on("a"));
+            }
+            let trace = world.run_for("1s");
+            let starts = trace.matches("start").count();
+            assert!(starts <= 12, "{starts} requests in the first second\n{trace}");
+        }
+    }
+}
+
+#[test]
+fn l6_a_date_that_is_later_than_the_gap_sets_only_the_cooldown() {
+    let mut world = World::new().lane("a", at_once(10)).latency("0ms");
+    world.answer(1, throttled("5s"));
+    world.submit(job(1).on("a"));
+    world.run_for("1s");
+    for n in 2..=5 {
+        world.submit(job(n).on("a"));
+    }
+    let trace = world.run_for("10s");
+    assert_eq!(moments(&trace, "start"), ["0.000", "5.000", "5.000", "5.000", "5.000", "5.000"]);
+}
+
+#[test]
+fn l7_a_lane_without_a_gap_finds_the_rate_that_its_upstream_allows() {
+    for latency in ["10ms", "150ms"] {
+        let mut world = World::new().lane("a", at_once(4)).latency(latency).strict("a", "5/s");
+        for n in 1..=1_500 {
+            world.submit(job(n).on("a").attempts(1));
+        }
+        let before = world.run_for("60s");
+        let trace = world.run_for("200s");
+        let later = &trace[before.len()..];
+        let (starts, done) = (later.matches("start").count(), later.matches(" done #").count());
+        assert!(done >= 800, "{done} of 1000 in 200 s with {latency}");
+        assert!((starts - done) * 20 <= starts, "{} of {starts} were throttled", starts - done);
+        let all = (trace.matches("start").count(), trace.matches(" done #").count());
+        assert!((all.0 - all.1) * 20 <= all.0, "{all:?}");
+    }
+}
+
+#[test]
+fn l7_a_request_that_was_not_processed_is_sent_again_at_no_cost() {
+    let mut world = World::new().lane("a", every("1s")).latency("0ms");
+    (0..20).for_each(|_| world.answer(1, not_processed()));
+    world.submit(job(1).on("a").attempts(1));
+    world.submit(job(2).on("a"));
+    let trace = world.run_for("30s");
+    assert_eq!(trace.matches("start #1").count(), 21, "{trace}");
+    assert_eq!(moments(&trace, "done #1"), ["20.000"], "it keeps its place, at the lane's pace");
+    assert!(!trace.contains("closed"));
+}
+
+#[test]
+fn l7_a_request_that_is_never_processed_has_failed_after_the_twentieth_repetition() {
+    let mut world = World::new().lane("a", at_once(1)).latency("0ms");
+    (0..30).for_each(|_| world.answer(1, not_processed()));
+    world.submit(job(1).on("a").attempts(1));
+    let trace = world.run_for("30s");
+    assert_eq!(trace.matches("start #1").count(), 21, "{trace}");
+    assert!(trace.contains("failed #1 a not_processed"), "{trace}");
+}
+
+#[test]
+fn l7_failures_that_concern_one_call_close_nothing() {
+    let mut world = World::new().lane("a", at_once(1)).latency("0ms");
+    for n in 1..=6 {
+        (0..3).for_each(|_| world.answer(n, spoilt("short_body")));
+        world.submit(job(n).on("a"));
+    }
+    for n in 7..=56 {
+        world.submit(job(n).on("a"));
+    }
+    let trace = world.run_for("2s");
+    assert_eq!(trace.matches(" done #").count(), 50, "{trace}");
+    assert!(!trace.contains("closed"), "{trace}");
+}
+
+#[test]
+fn l7_retries_of_one_call_count_once_towards_the_ladder() {
+    let mut world = World::new().lane("a", at_once(1)).latency("0ms");
+    (0..9).for_each(|_| world.answer(1, failed("status_500")));
+    world.submit(job(1).on("a").attempts(10));
+    let trace = world.run_for("30m");
+    assert!(trace.contains("done #1"), "{trace}");
+    assert!(!trace.contains("closed"), "{trace}");
 }

@@ -78,7 +78,7 @@ fn p3_a_full_pool_keeps_a_worker_for_interactive_calls() {
         .lane("c", at_once(9))
         .latency("10s")
         .settings(|settings| {
-            settings.pool.base = NonZeroU32::new(3).expect("3");
+            settings.pool.max_running = NonZeroU32::new(3).expect("3");
             settings.pool.max = NonZeroU32::new(3).expect("3");
         });
     world.submit(job(1).on("a"));
@@ -129,24 +129,51 @@ fn p4_tenants_take_turns() {
 }
 
 #[test]
-fn p5_one_hung_lane_does_not_delay_another_even_when_it_has_eaten_the_base_workers() {
-    let mut world = World::new().lane("dead", at_once(50)).lane("fine", Limits::default());
-    for n in 1..=30 {
-        world.answer(n, hangs("1h"));
-        world.submit(job(n).on("dead"));
+fn p5_however_many_lanes_hang_another_starts_in_the_same_turn() {
+    for hung in [1, 2, 50] {
+        let mut world = World::new().lane("dead:*", at_once(20)).lane("fine", Limits::default());
+        let mut n = 0;
+        for lane in 0..hung {
+            for _ in 0..20 {
+                n += 1;
+                world.answer(n, hangs("1h"));
+                world.submit(job(n).on(&format!("dead:{lane}")));
+            }
+        }
+        let before = world.run_for("30s");
+        assert_eq!(before.matches("start").count(), hung + 19.min(hung * 10), "{hung} lanes");
+        world.submit(job(n + 1).on("fine"));
+        world.submit(job(n + 2).on("fine").as_(Priority::Interactive));
+        let trace = world.run_for("10s");
+        let fine: Vec<&str> = trace.lines().filter(|line| line.contains("fine")).collect();
+        assert_eq!(
+            fine,
+            [
+                format!("  30.000 start #{} fine interactive", n + 2),
+                format!("  31.000 done #{} fine", n + 2),
+                format!("  31.000 start #{} fine background", n + 1),
+                format!("  32.000 done #{} fine", n + 1),
+            ],
+        );
     }
-    world.run_for("5s");
-    world.submit(job(31).on("fine"));
-    world.submit(job(32).on("fine").as_(Priority::Interactive));
-    let trace = world.run_for("10s");
-    assert_eq!(trace.matches("start").count(), 12, "half of twenty workers, and the two\n{trace}");
-    let fine: Vec<&str> = trace.lines().filter(|line| line.contains("fine")).collect();
-    insta::assert_snapshot!(fine.join("\n"), @"
-    5.000 start #32 fine interactive
-    6.000 done #32 fine
-    6.000 start #31 fine background
-    7.000 done #31 fine
-    ");
+}
+
+#[test]
+fn p5_at_the_bound_of_lanes_the_order_decides_and_why_says_so() {
+    let lanes = ["a", "b", "c"].into_iter();
+    let world = lanes.fold(World::new(), |world, lane| world.lane(lane, Limits::default()));
+    let mut world = world.latency("10s").settings(|settings| {
+        settings.pool.max_lanes = NonZeroU32::new(2).expect("2");
+    });
+    for (n, lane) in (1..).zip(["a", "b", "c"]) {
+        world.submit(job(n).on(lane));
+    }
+    world.run_for("1s");
+    assert_eq!(world.why(2), ["b: workers until -, 0 ahead"], "one is kept for interactive calls");
+    world.submit(job(4).on("c").as_(Priority::Interactive));
+    let trace = world.run_for("30s");
+    assert_eq!(moments(&trace, "start #4"), ["1.000"], "{trace}");
+    assert_eq!(moments(&trace, "start #2"), ["11.000"], "{trace}");
 }
 
 #[test]
@@ -164,8 +191,10 @@ fn q3_the_pool_grows_one_worker_per_step_while_calls_lack_one() {
     insta::assert_snapshot!(world.run_for("10s"), @"
     0.000 start #1 b background
     0.000 start #2 a background
-    1.000 start #3 b background
-    2.000 start #4 a background
+    0.000 start #3 b background
+    0.000 start #4 a background
+    1.000 start #5 b background
+    2.000 start #6 a background
     ");
 }
 

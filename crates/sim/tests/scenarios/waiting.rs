@@ -295,3 +295,100 @@ fn w1_nobody_knows_how_long_a_lane_stays_paused() {
     let told = world.run_for("20s");
     assert_eq!(told.trim(), "1.000 submit 1: too late, it would wait nobody knows how long");
 }
+
+#[test]
+fn w1_a_call_that_shares_another_keeps_its_own_budget() {
+    let mut world = World::new().lane("a", at_once(1)).latency("0ms");
+    world.answer(1, throttled("60s"));
+    world.submit(job(1).on("a").cache_key("q"));
+    world.run_for("1s");
+    world.submit(job(2).on("a").cache_key("q").max_wait("2s"));
+    world.submit(job(3).on("a").cache_key("q").max_wait("2m"));
+    insta::assert_snapshot!(world.run_for("70s"), @"
+     0.000 start #1 a background
+     0.000 closed a until 60.000
+     1.000 skipped #2 a max_wait, needs 59s, would wait 2s as background
+     1.000 report #2 skipped, inconclusive
+    60.000 start #1 a background
+    60.000 done #1 a
+    60.000 report #1 done, all
+    60.000 done #3 a
+    60.000 report #3 done, all
+    ");
+}
+
+#[test]
+fn w1_a_lane_that_closes_skips_those_who_only_share() {
+    let mut world = World::new().lane("a", every("1s")).latency("0ms");
+    world.submit(job(1).on("a"));
+    world.answer(2, throttled("60s"));
+    world.submit(job(2).on("a"));
+    world.submit(job(3).on("a").cache_key("q"));
+    world.submit(job(4).on("a").cache_key("q").max_wait("5s"));
+    insta::assert_snapshot!(world.run_for("70s"), @"
+     0.000 start #1 a background
+     0.000 done #1 a
+     0.000 report #1 done, all
+     1.000 start #2 a background
+     1.000 closed a until 61.000
+     1.000 skipped #4 a max_wait, needs 1m, would wait 5s as background
+     1.000 report #4 skipped, inconclusive
+    61.000 start #2 a background
+    61.000 done #2 a
+    61.000 report #2 done, all
+    62.000 start #3 a background
+    62.000 done #3 a
+    62.000 report #3 done, all
+    ");
+}
+
+#[test]
+fn w1_a_call_that_waits_for_its_whole_cost_is_budgeted_by_that() {
+    let mut world = World::new().lane("a", windows(&["5/60s"])).latency("0ms");
+    world.submit(job(1).on("a").cost(5).max_wait("2s"));
+    world.submit(job(2).on("a").cost(4).max_wait("2s"));
+    world.submit(job(3).on("a").as_(Priority::Interactive));
+    insta::assert_snapshot!(world.run_for("70s"), @"
+    0.000 skipped #1 a max_wait, needs 1m50ms, would wait 2s as background
+    0.000 report #1 skipped, inconclusive
+    0.000 start #3 a interactive
+    0.000 done #3 a
+    0.000 report #3 done, all
+    0.000 start #2 a background
+    0.000 done #2 a
+    0.000 report #2 done, all
+    ");
+}
+
+#[test]
+fn w1_a_pause_counts_against_budgets_that_a_caller_named() {
+    let mut world = World::new().lane("a", every("1s")).latency("0ms");
+    world.submit(job(1).on("a"));
+    world.submit(job(2).on("a").max_wait("5s"));
+    world.submit(job(3).on("a").as_(Priority::Background));
+    world.run_for("500ms");
+    world.tell_lane("a", LaneAct::Pause);
+    world.run_for("1s");
+    world.submit(job(4).on("a").max_wait("5s"));
+    world.submit(job(5).on("a").as_(Priority::Rss));
+    world.run_for("2s");
+    world.crash_for("1s");
+    world.run_for("96500ms");
+    world.tell_lane("a", LaneAct::Resume);
+    insta::assert_snapshot!(world.run_for("5s"), @"
+      0.000 start #1 a background
+      0.000 done #1 a
+      0.000 report #1 done, all
+      1.500 skipped #4 a max_wait, paused, would wait 5s as background
+      1.500 report #4 skipped, inconclusive
+      3.500 crash
+      5.500 skipped #2 a max_wait, paused, would wait 5s as background
+      5.500 report #2 skipped, inconclusive
+    100.000 start #5 a rss
+    100.000 done #5 a
+    100.000 report #5 done, all
+    101.000 start #3 a background
+    101.000 done #3 a
+    101.000 report #3 done, all
+    ");
+}

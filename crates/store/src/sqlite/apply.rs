@@ -132,7 +132,7 @@ impl<'a> Writer<'a> {
 
     fn call(&mut self, record: &CallRecord) -> Done {
         self.known.with_calls.insert(record.job);
-        let body = self.buffer.bytes_of(record);
+        let body = self.buffer.bytes_of_call(record);
         let values = (record.job.0.cast_signed(), record.index, body);
         self.statements.run(Sql::Call, values).map(drop)
     }
@@ -165,7 +165,7 @@ impl<'a> Writer<'a> {
     }
 
     fn lane(&mut self, record: &LaneRecord) -> Done {
-        let body = self.buffer.bytes_of(record);
+        let body = self.buffer.bytes_of_lane(record);
         self.statements.run(Sql::Lane, (record.id.0.cast_signed(), body)).map(drop)
     }
 

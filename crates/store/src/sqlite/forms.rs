@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use paceline_core::{
-    Answer, CallReport, Happened, JobId, JobSpec, JobState, Numbered, Outcome, Report, Span, Time,
+    AddedCall, Announced, Answer, AttemptId, CallRecord, CallReport, Happened, JobId, JobSpec,
+    JobState, LaneId, LaneRecord, Numbered, Outcome, Rate, Report, SettledCall, SlowRecord, Span,
+    Time,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -12,6 +14,8 @@ use serde::{Deserialize, Serialize};
 /// The first byte of every blob. Rows are read for ever: a type that changes gets the next number
 /// and a copy of what it was under this one.
 const FORM: u8 = 1;
+/// Of lanes and calls, which have changed once.
+const SECOND_FORM: u8 = 2;
 
 /// Encodes one value at a time without allocating for each.
 #[derive(Debug, Default)]
@@ -19,9 +23,21 @@ pub(super) struct Buffer(Vec<u8>);
 
 impl Buffer {
     pub(super) fn bytes_of<T: Serialize + ?Sized>(&mut self, value: &T) -> &[u8] {
+        self.bytes_in(FORM, value)
+    }
+
+    pub(super) fn bytes_of_lane(&mut self, lane: &LaneRecord) -> &[u8] {
+        self.bytes_in(SECOND_FORM, lane)
+    }
+
+    pub(super) fn bytes_of_call(&mut self, call: &CallRecord) -> &[u8] {
+        self.bytes_in(SECOND_FORM, call)
+    }
+
+    fn bytes_in<T: Serialize + ?Sized>(&mut self, form: u8, value: &T) -> &[u8] {
         let mut bytes = std::mem::take(&mut self.0);
         bytes.clear();
-        bytes.push(FORM);
+        bytes.push(form);
         self.0 = postcard::to_extend(value, bytes).expect("memory takes any value");
         &self.0
     }
@@ -61,6 +77,26 @@ pub(super) struct Unreadable {
 /// Reads what [`Buffer::bytes_of`] wrote; `what` names it in the error.
 pub(super) fn read<T: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> Result<T, Unreadable> {
     let Some((&FORM, body)) = bytes.split_first() else { return Err(Unreadable { what }) };
+    read_body(what, body)
+}
+
+/// Reads a lane in the form of this version, or of the one before.
+pub(super) fn read_lane(bytes: &[u8]) -> Result<LaneRecord, Unreadable> {
+    match bytes.split_first() {
+        Some((&SECOND_FORM, body)) => read_body("lane", body),
+        _ => read::<FirstLane>("lane", bytes).map(LaneRecord::from),
+    }
+}
+
+/// Reads a call in the form of this version, or of the one before.
+pub(super) fn read_call(bytes: &[u8]) -> Result<CallRecord, Unreadable> {
+    match bytes.split_first() {
+        Some((&SECOND_FORM, body)) => read_body("call", body),
+        _ => read::<FirstCall>("call", bytes).map(CallRecord::from),
+    }
+}
+
+fn read_body<T: DeserializeOwned>(what: &'static str, body: &[u8]) -> Result<T, Unreadable> {
     match postcard::take_from_bytes(body) {
         Ok((value, [])) => Ok(value),
         Ok(_) | Err(_) => Err(Unreadable { what }),
@@ -83,6 +119,77 @@ pub(super) fn read_report(
 pub(super) fn read_events(first: u64, bytes: &[u8]) -> Result<Vec<Numbered>, Unreadable> {
     let events: Vec<(Time, Happened)> = read("list of events", bytes)?;
     Ok((first..).zip(events).map(|(id, (at, what))| Numbered { id, at, what }).collect())
+}
+
+/// A lane as the first form had it.
+#[derive(Serialize, Deserialize)]
+struct FirstLane {
+    id: LaneId,
+    name: Arc<str>,
+    windows: Vec<(Rate, Time)>,
+    cooldown_until: Time,
+    failures: u32,
+    rung: u8,
+    judged: AttemptId,
+    /// How often the gap was doubled, from 1 s where the lane had none.
+    slowed: u8,
+    narrowed: Option<u32>,
+    announced: Option<(Announced, Time)>,
+    paused: bool,
+}
+
+impl From<FirstLane> for LaneRecord {
+    fn from(lane: FirstLane) -> LaneRecord {
+        // What the gap was before it was doubled stood in the configuration: a second is assumed.
+        let second = Span::secs(1);
+        let gap = lane.slowed.checked_sub(1).map(|times| second.times(1 << times.min(4)));
+        let slow = gap.map(|gap| SlowRecord { gap, ground: Span::millis(10), refused: None });
+        LaneRecord {
+            id: lane.id,
+            name: lane.name,
+            windows: lane.windows,
+            cooldown_until: lane.cooldown_until,
+            failures: lane.failures,
+            rung: lane.rung,
+            judged: lane.judged,
+            slow: slow.unwrap_or_default(),
+            narrowed: lane.narrowed,
+            announced: lane.announced,
+            paused_at: lane.paused.then_some(Time::ZERO),
+            groups: None,
+        }
+    }
+}
+
+/// A call as the first form had it.
+#[derive(Serialize, Deserialize)]
+struct FirstCall {
+    job: JobId,
+    index: u16,
+    added: Option<AddedCall>,
+    joined_at: Option<Time>,
+    attempts: u16,
+    throttles: u16,
+    crashes: u16,
+    retry_at: Option<Time>,
+    settled: Option<SettledCall>,
+}
+
+impl From<FirstCall> for CallRecord {
+    fn from(call: FirstCall) -> CallRecord {
+        CallRecord {
+            job: call.job,
+            index: call.index,
+            added: call.added,
+            joined_at: call.joined_at,
+            attempts: call.attempts,
+            throttles: call.throttles,
+            crashes: call.crashes,
+            unprocessed: 0,
+            retry_at: call.retry_at,
+            settled: call.settled,
+        }
+    }
 }
 
 /// A call's report to the microsecond: the JSON that programs read is rounded.
@@ -142,8 +249,8 @@ impl Specs {
 mod tests {
     use super::*;
     use paceline_core::{
-        AttemptId, CallRecord, Failure, LaneId, LaneRecord, Now, Priority, RosterRecord,
-        ServiceRecord, ServiceResult, ServiceRun, SettledCall, Skip, Terms,
+        Failure, Membership, Now, Priority, RosterRecord, ServiceRecord, ServiceResult, ServiceRun,
+        Skip, Terms,
     };
 
     /// Pins the bytes: if this fails, files written before can no longer be read. Keep the old
@@ -186,15 +293,34 @@ mod tests {
             failures: 1,
             rung: 2,
             judged: AttemptId(9),
-            slowed: 4,
+            slow: SlowRecord {
+                gap: Span::secs(8),
+                ground: Span::millis(500),
+                refused: Some((Span::secs(1), Time(7))),
+            },
             narrowed: Some(1),
             announced: Some((paceline_core::Announced::default(), Time(8))),
-            paused: true,
+            paused_at: Some(Time(4)),
+            groups: Some(vec![Membership::from("g", AttemptId(2))]),
         };
+        let mut buffer = Buffer::default();
         check(
-            Buffer::default().bytes_of(&lane),
-            "010301610102c0843d050601020904010101000000000801",
+            buffer.bytes_of_lane(&lane),
+            "020301610102c0843d050601020980a4e803a0c21e01c0843d07010101000000000801040101016702ffffffffffffffffff01",
         );
+        assert_eq!(read_lane(buffer.bytes_of_lane(&lane)).expect("the same"), lane);
+    }
+
+    #[test]
+    fn lanes_of_the_first_form_are_read() {
+        let bytes = [
+            0x01, 0x03, 0x01, 0x61, 0x01, 0x02, 0xc0, 0x84, 0x3d, 0x05, 0x06, 0x01, 0x02, 0x09,
+            0x04, 0x01, 0x01, 0x01, 0x00, 0x00, 0x00, 0x00, 0x08, 0x01,
+        ];
+        let lane = read_lane(&bytes).expect("an earlier version wrote it");
+        assert_eq!((lane.id, &*lane.name, lane.rung), (LaneId(3), "a", 2));
+        assert_eq!((lane.slow.gap, lane.narrowed), (Span::secs(8), Some(1)));
+        assert_eq!((lane.paused_at, lane.groups), (Some(Time::ZERO), None));
     }
 
     #[test]
@@ -265,6 +391,7 @@ mod tests {
             attempts: 4,
             throttles: 5,
             crashes: 6,
+            unprocessed: 9,
             retry_at: None,
             settled: Some(SettledCall {
                 outcome: outcome.clone(),
@@ -273,10 +400,13 @@ mod tests {
                 cached: false,
             }),
         };
-        check(
-            Buffer::default().bytes_of(&settled(&outcomes[0])),
-            "010102000103040506000100010131070800",
-        );
+        let mut buffer = Buffer::default();
+        let record = settled(&outcomes[0]);
+        check(buffer.bytes_of_call(&record), "02010200010304050609000100010131070800");
+        assert_eq!(read_call(buffer.bytes_of_call(&record)).expect("the same"), record);
+        let first = b"\x01\x01\x02\x00\x01\x03\x04\x05\x06\x00\x01\x00\x01\x01\x31\x07\x08\x00";
+        let first = read_call(first).expect("an earlier version wrote it");
+        assert_eq!(first, CallRecord { unprocessed: 0, ..record });
         let called = |outcome: &Outcome| CallReport {
             lane: "a".into(),
             outcome: outcome.clone(),

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use paceline_core::{
-    AttemptId, CachedAnswer, CachedValue, CallId, CallRecord, Counters, JobId, JobRecord, JobSpec,
-    LaneId, LaneRecord, Lookup, Numbered, Priority, Record, Reservation, RosterRecord,
-    ServiceRecord, Stamp, Terms, Time,
+    AttemptId, CachedAnswer, CachedValue, CallId, Counters, JobId, JobRecord, JobSpec, LaneId,
+    Lookup, Numbered, Priority, Record, Reservation, RosterRecord, ServiceRecord, Stamp, Terms,
+    Time,
 };
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::apply::Known;
-use super::forms::{Specs, Unreadable, read, read_events, read_report};
+use super::forms::{Specs, Unreadable, read, read_call, read_events, read_lane, read_report};
 use super::keys::hash;
 use crate::StoredJob;
 
@@ -37,7 +37,7 @@ pub(super) fn stamp(connection: &Connection) -> rusqlite::Result<Option<Stamp>> 
 
 pub(super) fn lanes(connection: &Connection, each: &mut dyn FnMut(Record)) -> rusqlite::Result<()> {
     for_each(connection, "SELECT body FROM lanes ORDER BY id", |row| {
-        each(Record::Lane(body::<LaneRecord>("lane", row, 0)?));
+        each(Record::Lane(readable(0, read_lane(bytes(row, 0)?))?));
         Ok(())
     })
 }
@@ -57,7 +57,7 @@ pub(super) fn calls(
     each: &mut dyn FnMut(Record),
 ) -> rusqlite::Result<()> {
     for_each(connection, "SELECT body FROM calls ORDER BY job, idx", |row| {
-        let call = body::<CallRecord>("call", row, 0)?;
+        let call = readable(0, read_call(bytes(row, 0)?))?;
         known.with_calls.insert(call.job);
         each(Record::Call(call));
         Ok(())

@@ -131,6 +131,7 @@ impl Story {
             attempts: 1,
             throttles: 0,
             crashes: 0,
+            unprocessed: 0,
             retry_at: None,
             settled: None,
         };

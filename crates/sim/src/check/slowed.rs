@@ -1,0 +1,119 @@
+//! How a lane answers to being throttled and to success, written down a second time (L7).
+
+use paceline_core::{AttemptId, GapFrom, Span, Time};
+
+use super::lanes::{LaneBook, Try};
+
+/// What throttling did to a lane.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Slowed {
+    gap: Span,
+    /// The gap at which the lane is what it was.
+    ground: Span,
+    refused: Option<(Span, Time)>,
+    successes: u32,
+    /// Starts before this are not counted: the lane is newer, or its process is.
+    counts_from: Time,
+}
+
+impl Slowed {
+    /// The process that counted starts and successes is gone, or the lane was dropped.
+    pub(super) fn forget_counts(&mut self, now: Time) {
+        (self.counts_from, self.successes) = (now, 0);
+    }
+
+    /// Forgiven by hand.
+    pub(super) fn reset(&mut self) {
+        *self = Slowed { counts_from: self.counts_from, ..Slowed::default() };
+    }
+
+    pub(super) fn fails(&mut self) {
+        self.successes = 0;
+    }
+}
+
+impl LaneBook {
+    /// The gap between calls before it was throttled just now, if there is one.
+    fn present_gap(&self, now: Time) -> Option<Span> {
+        let gap = self.limits().every.unwrap_or(Span::ZERO).max(self.slowed.gap);
+        if gap > Span::ZERO {
+            return Some(gap);
+        }
+        // Whole seconds, this one included.
+        let from = (now.0 / 1_000_000).saturating_sub(9) * 1_000_000;
+        let known = self.tries.iter().filter(|t| t.start_known && !t.unused);
+        let starts =
+            known.filter(|t| t.started_at.0 >= from && t.start_told > self.slowed.counts_from);
+        let starts = starts.count() as u64;
+        (starts >= 20).then(|| Span(10_000_000 / starts))
+    }
+
+    /// Throttled, perhaps with a date: says whether the lane slows down.
+    pub(super) fn throttled(
+        &mut self,
+        attempt: AttemptId,
+        newest: AttemptId,
+        dated: Option<Span>,
+        now: Time,
+    ) {
+        let present = self.present_gap(now);
+        let every = self.limits().every;
+        let most = every.unwrap_or(self.slowed.ground.max(Span::secs(1))).times(16);
+        let gap = present.map_or(Span::secs(1), |gap| gap.times(2).min(most).max(gap));
+        if dated.is_some_and(|after| after >= gap) {
+            return;
+        }
+        self.bent = true;
+        self.slowed.successes = 0;
+        // What was on the wire when the lane was last judged says nothing new.
+        if attempt <= self.judged {
+            return;
+        }
+        self.judged = newest;
+        if self.slowed.gap == Span::ZERO {
+            self.slowed.ground = every.or(present).unwrap_or(Span::millis(10));
+        }
+        self.slowed.gap = gap;
+        self.slowed.refused = present.map(|present| (present, now));
+    }
+
+    /// Five successes take a quarter of the gap away, but lead no closer to a gap that was refused
+    /// in the last ten minutes than a sixteenth of it.
+    pub(super) fn succeeded(&mut self, now: Time) {
+        self.answered();
+        if !self.bent {
+            return;
+        }
+        self.slowed.successes += 1;
+        if self.slowed.successes < 5 {
+            return;
+        }
+        self.slowed.successes = 0;
+        let gap = self.slowed.gap;
+        let refused = self.slowed.refused.filter(|(_, at)| now < *at + Span::mins(10));
+        let floor = refused.map_or(Span::ZERO, |(span, _)| span + Span(span.0 / 16));
+        let shorter = Span(gap.0 - gap.0 / 4).max(floor).min(gap);
+        if shorter > self.slowed.ground {
+            self.slowed.gap = shorter;
+        } else {
+            let counts_from = self.slowed.counts_from;
+            self.slowed = Slowed { counts_from, ..Slowed::default() };
+        }
+    }
+
+    /// The upstream answered, whatever it said: the ladder is cleared.
+    pub(super) fn answered(&mut self) {
+        (self.failures, self.rung) = (0, 0);
+        self.row.clear();
+    }
+}
+
+/// L7: a throttled lane keeps its gap.
+pub(super) fn too_fast(name: &str, lane: &LaneBook, known: &Try, now: Time) -> Option<String> {
+    let gap = Span(lane.limits().gap_share[known.rank.index()].of(lane.slowed.gap.0));
+    let starts = lane.tries.iter().filter(|t| !t.unused).map(|t| t.counts_at);
+    let last = starts.filter(|at| *at >= lane.rules.changed_at).max()?;
+    let binds = gap > Span::ZERO && lane.limits().gap_from == GapFrom::Start;
+    let fast = binds && now < last + gap;
+    fast.then(|| format!("{name}: {} after the last request, throttled to {gap}", now.since(last)))
+}

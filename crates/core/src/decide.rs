@@ -15,7 +15,7 @@ use crate::outcome::{Failure, Outcome, Skip};
 use crate::plan::Plan;
 use crate::pool::{Door, Need};
 use crate::priority::Priority;
-use crate::queue::{Place, Waiting};
+use crate::queue::{Front, Place, Waiting};
 use crate::settings::AcrossLanes;
 use crate::time::{Now, Span, Time};
 use crate::timetable::Timetable;
@@ -27,24 +27,25 @@ struct Head {
     rank: Priority,
     priority: Priority,
     waiting: Waiting,
-    /// When it ranks higher, if it can.
+    /// The place of its queue's oldest call: with several tenants that may be another one.
+    oldest: Place,
+    /// When its queue ranks higher, or others take turns, if ever.
     rises_at: Time,
 }
+
+const NO_PLACE: Place = Place { joined_at: Time::NEVER, seq: u64::MAX };
 
 const NO_HEAD: Head = Head {
     rank: Priority::Background,
     priority: Priority::Background,
-    waiting: Waiting {
-        place: Place { joined_at: Time::NEVER, seq: u64::MAX },
-        call: 0,
-        cost: NonZeroU32::MIN,
-    },
+    waiting: Waiting { place: NO_PLACE, call: 0, cost: NonZeroU32::MIN },
+    oldest: NO_PLACE,
     rises_at: Time::NEVER,
 };
 
 impl Head {
     fn goes_before(&self, other: &Head) -> bool {
-        (self.rank, self.waiting.place) < (other.rank, other.waiting.place)
+        (self.rank, self.oldest) < (other.rank, other.oldest)
     }
 
     fn demand(&self) -> Demand {
@@ -130,6 +131,9 @@ impl Core {
                 self.lanes[lane].dirty = false;
                 let glance = self.lanes[lane].glance();
                 self.skip_hopeless(lane, &glance, now, plan);
+                if !Mutant::NoAgeing.on() {
+                    self.lanes[lane].queues.age(self.settings.age_after, now.time);
+                }
                 self.stand_lane(lane, &glance, now);
             } else if let Some(group) = self.dirty_groups.pop() {
                 self.groups[group].dirty = false;
@@ -196,14 +200,17 @@ impl Core {
     fn heads(&self, lane: &Lane, now: Now) -> ([Head; 4], usize) {
         let (mut heads, mut count) = ([NO_HEAD; 4], 0);
         for priority in Priority::ALL {
-            let head = if Mutant::YoungestFirst.on() {
-                lane.queues.of(priority).tail()
-            } else {
-                lane.queues.head(priority)
+            let Some(front) = lane.queues.front(priority, self.settings.age_after) else {
+                continue;
             };
-            let Some(waiting) = head else { continue };
-            let (rank, rises_at) = self.rank(priority, waiting.place.joined_at, now.time);
-            let head = Head { rank, priority, waiting, rises_at };
+            let Front { head: mut waiting, mut oldest, .. } = front;
+            if Mutant::YoungestFirst.on() {
+                waiting = lane.queues.of(priority).tail().unwrap_or(waiting);
+                oldest = waiting.place;
+            }
+            let (rank, rises_at) = self.rank(priority, oldest.joined_at, now.time);
+            let rises_at = rises_at.min(front.rises_at);
+            let head = Head { rank, priority, waiting, oldest, rises_at };
             // Four at most: sorted as they come.
             let mut at = count;
             while at > 0 && head.goes_before(&heads[at - 1]) {
@@ -320,13 +327,13 @@ impl Core {
             return None;
         }
         let order = match self.settings.across_lanes {
-            AcrossLanes::Oldest => head.waiting.place.joined_at,
+            AcrossLanes::Oldest => head.oldest.joined_at,
             AcrossLanes::Turns => {
                 lane.last_start.into_iter().max().unwrap_or(Time::ZERO) - lane.slack
             }
         };
-        let Waiting { place, call, .. } = head.waiting;
-        Some(Key { rank: head.rank, order: order.0, seq: place.seq, call, need })
+        let call = head.waiting.call;
+        Some(Key { rank: head.rank, order: order.0, seq: head.oldest.seq, call, need })
     }
 
     /// What a call needs to start besides its lane (P5).

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroU32;
 
 use crate::priority::Priority;
-use crate::time::Time;
+use crate::time::{Span, Time};
 
 /// A call's place: who joined the queue first, then who was submitted first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -113,62 +113,150 @@ impl Line {
     }
 }
 
-/// Tenants in turn: each by its last turn, then by its oldest call.
+/// How often a call can rise, and not at all (P2).
+const LEVELS: usize = Priority::ALL.len();
+
+/// The calls of one tenant.
+#[derive(Clone, Debug)]
+struct Tenant {
+    /// Its last turn.
+    served: u64,
+    /// How often its oldest call has risen, as far as `age` has seen.
+    risen: usize,
+    line: Line,
+}
+
+/// The tenants whose oldest call has risen as often.
+#[derive(Clone, Debug, Default)]
+struct Level {
+    /// By their last turn, then by their oldest call.
+    order: BTreeSet<(u64, Place, u32)>,
+    by_age: BTreeSet<(Place, u32)>,
+}
+
+/// Tenants in turn, among those whose oldest call has risen most (P2, P4).
 #[derive(Clone, Debug, Default)]
 struct Turns {
-    lines: BTreeMap<u32, (u64, Line)>,
-    order: BTreeSet<(u64, Place, u32)>,
+    tenants: BTreeMap<u32, Tenant>,
+    levels: [Level; LEVELS],
     turn: u64,
 }
 
 impl Turns {
     fn push(&mut self, tenant: u32, waiting: Waiting) {
         // A tenant that comes new or again starts behind those who wait for their turn.
-        let (served, line) = self.lines.entry(tenant).or_insert((self.turn, Line::default()));
-        if let Some(head) = line.head() {
-            self.order.remove(&(*served, head.place, tenant));
-        }
-        line.push(waiting);
-        let head = line.head().expect("one was pushed");
-        self.order.insert((*served, head.place, tenant));
+        let new = Tenant { served: self.turn, risen: 0, line: Line::default() };
+        let before = self.tenants.entry(tenant).or_insert(new).line.head();
+        self.step_out(tenant);
+        self.tenants.get_mut(&tenant).expect("inserted above").line.push(waiting);
+        self.step_in(tenant, before);
     }
 
     fn remove(&mut self, tenant: u32, place: Place, leaves: Leaves) {
-        let (served, line) =
-            self.lines.get_mut(&tenant).expect("a queued call stands in its tenant's line");
-        let head = line.head().expect("lines are never empty");
-        self.order.remove(&(*served, head.place, tenant));
-        line.remove(place);
+        self.step_out(tenant);
+        let known = self.tenants.get_mut(&tenant).expect("a queued call has its tenant's line");
+        let before = known.line.head();
+        known.line.remove(place);
         if leaves == Leaves::Served {
             self.turn += 1;
-            *served = self.turn;
+            known.served = self.turn;
         }
-        match line.head() {
-            Some(head) => {
-                self.order.insert((*served, head.place, tenant));
-            }
-            None => {
-                self.lines.remove(&tenant);
+        if known.line.head().is_none() {
+            self.tenants.remove(&tenant);
+        } else {
+            self.step_in(tenant, before);
+        }
+    }
+
+    fn step_out(&mut self, tenant: u32) {
+        let known = &self.tenants[&tenant];
+        if let Some(head) = known.line.head() {
+            let level = &mut self.levels[known.risen];
+            level.order.remove(&(known.served, head.place, tenant));
+            level.by_age.remove(&(head.place, tenant));
+        }
+    }
+
+    /// A tenant stands by its oldest call; how often a new one has risen is seen when it ages.
+    fn step_in(&mut self, tenant: u32, before: Option<Waiting>) {
+        let known = self.tenants.get_mut(&tenant).expect("whoever steps in is known");
+        let head = known.line.head();
+        if head != before {
+            known.risen = 0;
+        }
+        if let Some(head) = head {
+            let level = &mut self.levels[known.risen];
+            level.order.insert((known.served, head.place, tenant));
+            level.by_age.insert((head.place, tenant));
+        }
+    }
+
+    /// Moves tenants up whose oldest call has risen since; each call passes here three times at
+    /// most.
+    fn age(&mut self, highest: usize, age_after: Span, now: Time) {
+        for risen in 0..highest {
+            while let Some(&(place, tenant)) = self.levels[risen].by_age.first()
+                && now >= place.joined_at + age_after.times(risen as u64 + 1)
+            {
+                self.step_out(tenant);
+                let known = self.tenants.get_mut(&tenant).expect("whoever stands here is known");
+                known.risen += 1;
+                let head = known.line.head();
+                self.step_in(tenant, head);
             }
         }
+    }
+
+    fn best_level(&self) -> usize {
+        let mut levels = self.levels.iter();
+        levels.rposition(|level| !level.order.is_empty()).unwrap_or_default()
+    }
+
+    /// When the next tenant joins those that take turns now, or rises above them.
+    fn rises_at(&self, highest: usize, age_after: Span) -> Time {
+        let best = self.best_level();
+        let rises = (0..=best).filter_map(|risen| {
+            let (place, _) = self.levels[risen].by_age.first()?;
+            let times = if risen == best { best + 1 } else { best };
+            (times <= highest).then(|| place.joined_at + age_after.times(times as u64))
+        });
+        rises.min().unwrap_or(Time::NEVER)
     }
 
     fn head(&self) -> Option<Waiting> {
-        let (_, _, tenant) = self.order.first()?;
-        self.lines[tenant].1.head()
+        let (_, _, tenant) = self.levels[self.best_level()].order.first()?;
+        self.tenants[tenant].line.head()
     }
 
-    /// Who stands before us in the round gets one more turn than we had.
-    fn ahead(&self, tenant: u32, place: Place, most: usize) -> usize {
-        let Some((own_served, own)) = self.lines.get(&tenant) else { return 0 };
-        let Some(own_head) = own.head() else { return 0 };
-        let rounds = own.count(|other| other < place, most);
-        let mut ahead = rounds;
-        for &(served, first, other) in &self.order {
-            if other != tenant && ahead < most {
-                let earlier = (served, first, other) < (*own_served, own_head.place, tenant);
-                ahead += self.lines[&other].1.len().min(rounds + usize::from(earlier));
+    fn oldest(&self) -> Option<Place> {
+        let oldest = self.levels.iter().filter_map(|level| level.by_age.first());
+        oldest.map(|(place, _)| *place).min()
+    }
+
+    /// How many go before the call at `place`, as things stand: all that have risen more often,
+    /// and of those like it one more turn for whoever stands before its tenant in the round.
+    fn ahead(
+        &self,
+        tenant: u32,
+        place: Place,
+        risen: impl Fn(Place) -> usize,
+        most: usize,
+    ) -> usize {
+        let Some(own) = self.tenants.get(&tenant) else { return 0 };
+        let Some(own_head) = own.line.head() else { return 0 };
+        let level = risen(place);
+        let above = |line: &Line| line.count(|other| risen(other) > level, most);
+        let rounds = own.line.count(|other| other < place, most) - above(&own.line);
+        let mut ahead = above(&own.line) + rounds;
+        for (other, known) in self.tenants.iter().filter(|(other, _)| **other != tenant) {
+            if ahead >= most {
+                break;
             }
+            let Some(head) = known.line.head() else { continue };
+            let earlier = (known.served, head.place, *other) < (own.served, own_head.place, tenant);
+            let above = above(&known.line);
+            let alike = known.line.count(|other| risen(other) >= level, most) - above;
+            ahead += above + alike.min(rounds + usize::from(earlier));
         }
         ahead.min(most)
     }
@@ -187,13 +275,13 @@ pub(crate) struct Queue {
 impl Queue {
     pub(crate) fn len(&self) -> usize {
         let turns = self.turns.as_deref();
-        turns.map_or(self.line.len(), |turns| turns.lines.values().map(|(_, l)| l.len()).sum())
+        turns.map_or(self.line.len(), |turns| turns.tenants.values().map(|t| t.line.len()).sum())
     }
 
     /// Who has waited longest, whosever turn it is.
     pub(crate) fn oldest(&self) -> Option<Place> {
         match &self.turns {
-            Some(turns) => turns.order.iter().map(|(_, place, _)| *place).min(),
+            Some(turns) => turns.oldest(),
             None => self.line.head().map(|head| head.place),
         }
     }
@@ -210,11 +298,13 @@ impl Queue {
     fn push(&mut self, head: Option<Waiting>, tenant: u32, waiting: Waiting) -> Waiting {
         match head {
             None => (self.tenant, self.turns) = (tenant, None),
-            Some(head) if tenant != self.tenant && self.turns.is_none() => {
+            Some(_) if tenant != self.tenant && self.turns.is_none() => {
                 let line = std::mem::take(&mut self.line);
-                let lines = BTreeMap::from([(self.tenant, (0, line))]);
-                let order = BTreeSet::from([(0, head.place, self.tenant)]);
-                self.turns = Some(Box::new(Turns { lines, order, turn: 0 }));
+                let first = Tenant { served: 0, risen: 0, line };
+                let mut turns = Box::<Turns>::default();
+                turns.tenants.insert(self.tenant, first);
+                turns.step_in(self.tenant, None);
+                self.turns = Some(turns);
             }
             Some(_) => {}
         }
@@ -234,10 +324,17 @@ impl Queue {
         }
     }
 
-    /// How many go before the call at `place`, counting up to `most`.
-    pub(crate) fn ahead(&self, tenant: u32, place: Place, most: usize) -> usize {
+    /// How many go before the call at `place`, counting up to `most`; `risen` says how often the
+    /// call at a place has risen.
+    pub(crate) fn ahead(
+        &self,
+        tenant: u32,
+        place: Place,
+        risen: impl Fn(Place) -> usize,
+        most: usize,
+    ) -> usize {
         match &self.turns {
-            Some(turns) => turns.ahead(tenant, place, most),
+            Some(turns) => turns.ahead(tenant, place, risen, most),
             None => self.line.count(|other| other < place, most),
         }
     }
@@ -246,8 +343,8 @@ impl Queue {
     pub(crate) fn before(&self, limit: impl Fn(Place) -> bool, most: usize) -> usize {
         match &self.turns {
             Some(turns) => {
-                let lines = turns.lines.values();
-                lines.map(|(_, line)| line.count(&limit, most)).sum::<usize>().min(most)
+                let lines = turns.tenants.values().map(|tenant| &tenant.line);
+                lines.map(|line| line.count(&limit, most)).sum::<usize>().min(most)
             }
             None => self.line.count(limit, most),
         }
@@ -261,7 +358,7 @@ impl Queue {
     /// All calls, in no order that means anything.
     pub(crate) fn iter(&self) -> Box<dyn Iterator<Item = Waiting> + '_> {
         match &self.turns {
-            Some(turns) => Box::new(turns.lines.values().flat_map(|(_, line)| line.iter())),
+            Some(turns) => Box::new(turns.tenants.values().flat_map(|tenant| tenant.line.iter())),
             None => Box::new(self.line.iter()),
         }
     }
@@ -271,7 +368,19 @@ impl Queue {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queues {
     heads: [Option<Waiting>; 4],
+    /// Which queues keep turns.
+    in_turns: [bool; 4],
     queues: Box<[Queue; 4]>,
+}
+
+/// A queue among the others: it ranks as its oldest call (P1, P2, P4).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Front {
+    /// Who goes next.
+    pub(crate) head: Waiting,
+    pub(crate) oldest: Place,
+    /// When tenants must be looked at again because calls have aged; never with one tenant.
+    pub(crate) rises_at: Time,
 }
 
 impl Queues {
@@ -279,16 +388,41 @@ impl Queues {
         self.heads[priority.index()]
     }
 
+    /// Calls have aged: turns go to those that have risen most.
+    pub(crate) fn age(&mut self, age_after: Span, now: Time) {
+        for (place, _) in self.in_turns.into_iter().enumerate().filter(|(_, turns)| *turns) {
+            if let Some(turns) = &mut self.queues[place].turns {
+                turns.age(place, age_after, now);
+                self.heads[place] = turns.head();
+            }
+        }
+    }
+
+    pub(crate) fn front(&self, priority: Priority, age_after: Span) -> Option<Front> {
+        let place = priority.index();
+        let head = self.heads[place]?;
+        let turns = if self.in_turns[place] { self.queues[place].turns.as_ref() } else { None };
+        Some(match turns {
+            None => Front { head, oldest: head.place, rises_at: Time::NEVER },
+            Some(turns) => Front {
+                head,
+                oldest: turns.oldest().unwrap_or(head.place),
+                rises_at: turns.rises_at(place, age_after),
+            },
+        })
+    }
+
     pub(crate) fn of(&self, priority: Priority) -> &Queue {
         &self.queues[priority.index()]
     }
 
-    /// Lines a call up at its place; says whether it is the head of its queue now.
+    /// Lines a call up at its place; says whether that may change who goes next, or when.
     pub(crate) fn push(&mut self, priority: Priority, tenant: u32, waiting: Waiting) -> bool {
         let place = priority.index();
         let head = self.queues[place].push(self.heads[place], tenant, waiting);
         self.heads[place] = Some(head);
-        head == waiting
+        self.in_turns[place] = self.queues[place].turns.is_some();
+        head == waiting || self.in_turns[place]
     }
 
     /// Takes a call out; its tenant keeps its turn.
@@ -362,8 +496,8 @@ mod tests {
         queue.push(Rss, 9, waiting(6));
         queue.push(Rss, 8, waiting(8));
         let tenant_of = |call| [0, 7, 7, 7, 7, 8, 9, 0, 8][call as usize];
-        assert_eq!(queue.of(Rss).ahead(7, place(2), 1_000), 3);
-        assert_eq!(queue.of(Rss).ahead(8, place(8), 1_000), 4);
+        assert_eq!(queue.of(Rss).ahead(7, place(2), |_| 0, 1_000), 3);
+        assert_eq!(queue.of(Rss).ahead(8, place(8), |_| 0, 1_000), 4);
         assert_eq!(drain(&mut queue, tenant_of), [1, 5, 6, 2, 8, 3, 4]);
     }
 
@@ -377,6 +511,28 @@ mod tests {
         queue.serve(Rss, 8, place(3));
         queue.push(Rss, 8, waiting(4));
         assert_eq!(queue.head(Rss), Some(waiting(2)));
+    }
+
+    #[test]
+    fn p4_turns_are_taken_among_tenants_whose_oldest_call_has_risen_most() {
+        let mut queue = Queues::default();
+        for (call, tenant) in [(1, 7), (2, 7), (10, 8), (11, 8)] {
+            queue.push(Rss, tenant, waiting(call));
+        }
+        let age_after = Span(5);
+        let tenant_of = |call| if call < 10 { 7 } else { 8 };
+        let mut next = |now| {
+            queue.age(age_after, Time(now));
+            let front = queue.front(Rss, age_after).expect("some wait");
+            let head = front.head;
+            queue.serve(Rss, tenant_of(head.call), head.place);
+            (head.call, front.oldest.seq, front.rises_at)
+        };
+        // By turns; then both calls of 7 have risen and go first, until those of 8 have too.
+        assert_eq!(next(5), (1, 1, Time(6)));
+        assert_eq!(next(5), (10, 2, Time(7)));
+        assert_eq!(next(7), (2, 2, Time(16)));
+        assert_eq!(next(16), (11, 11, Time::NEVER));
     }
 
     proptest! {
@@ -397,7 +553,7 @@ mod tests {
                 }
                 prop_assert_eq!(queue.head(Rss).map(|head| head.call), model.first().copied());
                 prop_assert_eq!(queue.len(), model.len());
-                let ahead = queue.of(Rss).ahead(0, place(30), 1_000);
+                let ahead = queue.of(Rss).ahead(0, place(30), |_| 0, 1_000);
                 prop_assert_eq!(ahead, model.range(..30).count());
             }
         }

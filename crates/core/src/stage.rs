@@ -428,7 +428,7 @@ impl Core {
             self.hold_budget(call, Least::default(), least);
         }
         self.waiting += 1;
-        // Only a new head can change when the lane is looked at next.
+        // Only a new head can change when the lane is looked at next, or a tenant's turn.
         if first {
             self.touch_lane(lane);
         }

@@ -179,7 +179,11 @@ impl Core {
         for priority in crate::priority::Priority::ALL {
             let queue = lane.queues.of(priority);
             ahead += if priority == job.priority {
-                queue.ahead(job.tenant, call.place, MOST_AHEAD)
+                let risen = |place: crate::queue::Place| {
+                    let (rank, _) = self.rank(priority, place.joined_at, now.time);
+                    priority.index() - rank.index()
+                };
+                queue.ahead(job.tenant, call.place, risen, MOST_AHEAD)
             } else {
                 let goes_first = |place: crate::queue::Place| {
                     let (rank, _) = self.rank(priority, place.joined_at, now.time);

@@ -315,6 +315,7 @@ fn work(world: &mut World, rng: &mut Rng, end: Time, most: u64) {
     let span = end.since(DAWN).0;
     let bursts = rng.range(3, 40);
     let mut left = rng.range(10, most);
+    let tenants = *rng.pick(&[1, 6, 12]);
     for _ in 0..bursts {
         let at = DAWN + Span(rng.range(0, span));
         let size = rng.range(1, 12).min(left);
@@ -324,18 +325,19 @@ fn work(world: &mut World, rng: &mut Rng, end: Time, most: u64) {
         }
         let spread = *rng.pick(&[0, 0, 1_000_000]);
         if rng.one_in(2) {
-            let jobs = (0..size).map(|_| submission(world, rng, at)).collect();
+            let jobs = (0..size).map(|_| submission(world, rng, at, tenants)).collect();
             world.act_at(at, Act::Submit(jobs));
         } else {
             for _ in 0..size {
-                let jobs = vec![submission(world, rng, at)];
+                let jobs = vec![submission(world, rng, at, tenants)];
                 world.act_at(at + Span(rng.range(0, spread)), Act::Submit(jobs));
             }
         }
     }
 }
 
-fn submission(world: &World, rng: &mut Rng, at: Time) -> Submission {
+/// Random work; one job in so many has a tenant.
+fn submission(world: &World, rng: &mut Rng, at: Time, tenants: u64) -> Submission {
     let kind = *rng.pick(&["fetch", "fetch", "fetch", "fetch", "pay", "visit", "permit"]);
     let mut stages = Vec::new();
     for _ in 0..*rng.pick(&[1, 1, 1, 2, 3]) {
@@ -357,8 +359,8 @@ fn submission(world: &World, rng: &mut Rng, at: Time) -> Submission {
     if rng.one_in(15) && calls > 0 {
         spec.not_applicable = vec![rng.range(0, calls as u64 - 1) as u16];
     }
-    if rng.one_in(6) {
-        spec.tenant = Some((*rng.pick(&["ann", "bob"])).into());
+    if rng.one_in(tenants) {
+        spec.tenant = Some((*rng.pick(&["ann", "bob", "cem"])).into());
     }
     let key = |rng: &mut Rng| Some(vec![rng.range(0, 3) as u8].into());
     if rng.one_in(4) {

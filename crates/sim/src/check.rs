@@ -17,13 +17,12 @@ use std::sync::Arc;
 
 use paceline::turn::{Input, LaneAct};
 use paceline_core::{
-    Admission, AttemptId, Blob, CallId, JobId, LaneId, Now, Numbered, Priority, Setup, Span, Time,
-    Told, Write,
+    Admission, AttemptId, Blob, JobId, LaneId, Now, Numbered, Priority, Setup, Span, Time, Told,
+    Write,
 };
 
 use jobs::JobBook;
 use lanes::{GroupBook, LaneBook};
-use pool::Need;
 use services::Runs;
 
 /// A broken rule.
@@ -107,7 +106,8 @@ pub(crate) struct Book {
     must_wake: Option<Time>,
     busy_until: Time,
     /// What started in this turn, and what it needed for that.
-    started: Vec<(CallId, Need)>,
+    started: Vec<order::Started>,
+    turns: order::Turns,
     cancelled: Vec<JobId>,
     runs: Runs,
     last_event: u64,
@@ -135,6 +135,7 @@ impl Book {
             must_wake: None,
             busy_until: Time::ZERO,
             started: Vec::new(),
+            turns: order::Turns::default(),
             cancelled: Vec::new(),
             runs: Runs::default(),
             last_event: 0,
@@ -165,6 +166,7 @@ impl Book {
             lane.process_died(&goes_on, now.time);
         }
         self.answered_early = 0;
+        self.turns = order::Turns::default();
         self.configure_all(now.time);
         self.jobs_reopened();
         self.runs_reopened(now.time);

@@ -24,9 +24,51 @@ struct Waiting {
     tenant: Option<Arc<str>>,
 }
 
+/// Higher first, then older.
+type Key = (Priority, Time, JobId, u16);
+
 impl Waiting {
-    fn key(&self) -> (Priority, Time, JobId, u16) {
+    fn key(&self) -> Key {
         (self.rank, self.joined_at, self.id.job, self.id.index)
+    }
+}
+
+/// A call that started in this turn.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Started {
+    id: CallId,
+    need: Need,
+    /// The oldest call of its queue.
+    front: Key,
+}
+
+/// Tenants' turns since the engine started, counted in starts.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    count: u64,
+    last: BTreeMap<(Arc<str>, Priority, Option<Arc<str>>), u64>,
+    /// Calls seen waiting at the end of every turn since then, and at which priority.
+    seen: BTreeMap<CallId, (Priority, u64)>,
+}
+
+impl Turns {
+    fn last(&self, lane: &Arc<str>, at: Priority, tenant: &Option<Arc<str>>) -> Option<u64> {
+        self.last.get(&(lane.clone(), at, tenant.clone())).copied()
+    }
+
+    fn serve(&mut self, lane: &Arc<str>, at: Priority, tenant: &Option<Arc<str>>) {
+        self.count += 1;
+        self.last.insert((lane.clone(), at, tenant.clone()), self.count);
+    }
+
+    fn look<'a>(&mut self, waiting: impl Iterator<Item = &'a Waiting>) {
+        let before = std::mem::take(&mut self.seen);
+        self.seen = waiting
+            .map(|call| {
+                let known = before.get(&call.id).filter(|(at, _)| *at == call.priority);
+                (call.id, known.copied().unwrap_or((call.priority, self.count)))
+            })
+            .collect();
     }
 }
 
@@ -52,9 +94,9 @@ impl Book {
         lanes
     }
 
-    /// Whether the plain model says when this lane's calls go: one tenant, cost 1, not bent. A
-    /// head that waits for a larger cost holds up its lane, and its group.
-    fn is_plain(&self, name: &Arc<str>, waiting: &[Waiting]) -> bool {
+    /// Whether the plain model says when this lane's calls go: cost 1, not bent. A head that waits
+    /// for a larger cost holds up its lane, and its group.
+    fn is_plain(&self, name: &Arc<str>) -> bool {
         let lane = &self.lanes[name];
         let group = lane.limits().group.as_ref();
         let concerns = |other: &Arc<str>| {
@@ -62,10 +104,8 @@ impl Book {
                 || group.is_some()
                     && self.lanes.get(other).and_then(|lane| lane.limits().group.as_ref()) == group
         };
-        let tenant = waiting.first().and_then(|call| call.tenant.clone());
         let special = || {
-            let jobs = self.jobs.values();
-            let jobs = jobs.filter(|job| job.spec.cost.get() > 1 || job.spec.tenant != tenant);
+            let jobs = self.jobs.values().filter(|job| job.spec.cost.get() > 1);
             let mut calls = jobs.flat_map(|job| &job.calls);
             calls.any(|call| call.state != State::Settled && concerns(&call.lane))
         };
@@ -78,30 +118,109 @@ impl Book {
         !lane.paused && room && self.group_has_room(lane.limits())
     }
 
-    /// P1: in a lane nobody better who could go is passed over.
+    /// P1: in a lane nobody better who could go is passed over; a queue ranks as its oldest call.
     pub(super) fn check_turn_order(&mut self, name: &Arc<str>, reservation: &Reservation) {
-        let Some(lane) = self.lanes.get(name) else { return };
-        let mut waiting = self.waiting().remove(name).unwrap_or_default();
-        if !self.is_plain(name, &waiting) {
-            return;
+        let waiting = self.waiting().remove(name).unwrap_or_default();
+        let own = waiting.iter().find(|call| call.id == reservation.call);
+        let oldest = |priority| {
+            let queue = waiting.iter().filter(move |call| call.priority == priority);
+            queue.min_by_key(|call| call.key())
+        };
+        let front = self.front(name, reservation.call);
+        let need = self.need(&self.lanes[name], reservation.call);
+        self.started.push(Started { id: reservation.call, need, front });
+        if let Some(own) = own {
+            self.check_tenants(name, own, &waiting);
         }
-        waiting.sort_by_key(Waiting::key);
-        let Some(own) = waiting.iter().find(|call| call.id == reservation.call) else { return };
-        // The last slots are for calls submitted as interactive (P3).
-        let kept = |need| own.priority == Priority::Interactive && self.kept_for_interactive(need);
-        let mut better = waiting.iter().take_while(|call| call.id != own.id);
-        let passed = better.find(|call| {
-            let need = self.need(lane, call.id);
-            let barred = kept(need) && call.priority != Priority::Interactive;
-            !barred && lane.opening(call.priority, call.rank) <= self.now.time
+        if let Some(job) = self.jobs.get(&reservation.call.job) {
+            self.turns.serve(name, job.priority, &job.spec.tenant.clone());
+        }
+        if let Some(own) = own.filter(|_| self.is_plain(name)) {
+            // The last slots are for calls submitted as interactive (P3).
+            let kept =
+                |need| own.priority == Priority::Interactive && self.kept_for_interactive(need);
+            let better = Priority::ALL.into_iter().filter_map(oldest);
+            let mut better = better.filter(|call| call.key() < front);
+            let lane = &self.lanes[name];
+            // Calls behind one that lacks a worker wait with it.
+            let barred = self.behind_interactive(name).any(|id| kept(self.need(lane, id)));
+            let passed = better.find(|call| {
+                !(barred && call.priority != Priority::Interactive)
+                    && lane.opening(call.priority, call.rank) <= self.now.time
+            });
+            if let Some(passed) = passed {
+                let words = format!(
+                    "{name}: job {} ({} as {}) went before job {} ({} as {})",
+                    own.id.job, own.priority, own.rank, passed.id.job, passed.priority, passed.rank
+                );
+                let rule = if passed.rank < passed.priority { "P2" } else { "P1" };
+                self.broken(rule, words);
+            }
+        }
+    }
+
+    /// Calls that wait on a lane, or may, and that no slot is kept for.
+    fn behind_interactive(&self, lane: &Arc<str>) -> impl Iterator<Item = CallId> {
+        let jobs = self.jobs.iter();
+        let jobs = jobs.filter(|(_, job)| job.priority != Priority::Interactive && !job.parked);
+        let calls = jobs.flat_map(|(&job, book)| {
+            let calls = (0..).zip(&book.calls);
+            calls.map(move |(index, call)| (CallId { job, index }, call))
         });
-        if let Some(passed) = passed {
-            let words = format!(
-                "{name}: job {} ({} as {}) went before job {} ({} as {})",
-                own.id.job, own.priority, own.rank, passed.id.job, passed.priority, passed.rank
-            );
-            let rule = if passed.rank < passed.priority { "P2" } else { "P1" };
-            self.broken(rule, words);
+        let waits = |call: &CallBook| matches!(call.state, State::Waiting | State::Shared);
+        calls.filter(move |(_, c)| waits(c) && c.lane == *lane).map(|(id, _)| id)
+    }
+
+    /// Where the queue of a call stands: a shared call of another tenant may be its oldest.
+    fn front(&self, lane: &Arc<str>, own: CallId) -> Key {
+        let Some(job) = self.jobs.get(&own.job) else {
+            return (Priority::Background, self.now.time, own.job, own.index);
+        };
+        let others = self.jobs.iter().filter(|(_, other)| other.priority == job.priority);
+        let calls = others.flat_map(|(&id, other)| {
+            let calls = (0..).zip(&other.calls);
+            calls.map(move |(index, call)| (other, call, CallId { job: id, index }))
+        });
+        let queue = calls.filter(|(other, call, id)| {
+            let stands = match call.state {
+                State::Waiting => true,
+                State::Shared => other.spec.tenant != job.spec.tenant,
+                _ => false,
+            };
+            *id == own || (stands && call.lane == *lane)
+        });
+        let keys = queue.map(|(other, call, id)| {
+            (self.rank_of(id, other.priority), call.joined_at, id.job, id.index)
+        });
+        keys.min().expect("its own is there")
+    }
+
+    /// P4: within a priority of a lane tenants take turns, among those whose oldest call has the
+    /// best rank; of one tenant's calls the oldest goes.
+    fn check_tenants(&mut self, name: &Arc<str>, own: &Waiting, waiting: &[Waiting]) {
+        let queue = || waiting.iter().filter(|call| call.priority == own.priority);
+        let older = queue().find(|call| call.tenant == own.tenant && call.key() < own.key());
+        let risen = queue().find(|call| call.rank < own.rank);
+        let last = |tenant| self.turns.last(name, own.priority, tenant);
+        // Who stood here when this tenant had its last turn, and had none since, goes first.
+        let before = last(&own.tenant).and_then(|own_turn| {
+            queue().find(|call| {
+                let stood = self.turns.seen.get(&call.id);
+                let stood =
+                    stood.is_some_and(|(of, since)| *of == call.priority && *since < own_turn);
+                let unserved = last(&call.tenant).is_none_or(|turn| turn < own_turn);
+                call.tenant != own.tenant && call.rank == own.rank && stood && unserved
+            })
+        });
+        let id = own.id.job;
+        if let Some(older) = older {
+            self.broken("P1", format!("{name}: job {id} went before job {}", older.id.job));
+        } else if let Some(risen) = risen {
+            let words = format!("{name}: job {id} went before job {}, which rose", risen.id.job);
+            self.broken("P2", words);
+        } else if let Some(before) = before {
+            let words = format!("{name}: job {id} took the turn of job {}", before.id.job);
+            self.broken("P4", words);
         }
     }
 
@@ -110,12 +229,13 @@ impl Book {
         self.check_jobs();
         let waiting = self.waiting();
         self.check_room(&waiting);
+        self.turns.look(waiting.values().flatten());
         self.check_budgets(&waiting);
         let mut must: Vec<Must> = self.moments();
         let (mut passed, mut lacking) = (Vec::new(), Vec::new());
         for (name, calls) in &waiting {
             let Some(lane) = self.lanes.get(name) else { continue };
-            if !self.is_plain(name, calls) || !self.lane_has_room(lane) {
+            if !self.is_plain(name) || !self.lane_has_room(lane) {
                 continue;
             }
             let group = self.group_opening(lane.limits());
@@ -188,24 +308,21 @@ impl Book {
         if self.setup.settings.across_lanes == paceline_core::AcrossLanes::Turns {
             return;
         }
-        for (id, need) in self.started.clone() {
+        for Started { id, need, front } in self.started.clone() {
             let Some(job) = self.jobs.get(&id.job) else { continue };
             if job.priority == Priority::Interactive {
                 continue;
             }
-            let call = &job.calls[usize::from(id.index)];
-            let rank = self.rank_of(id, job.priority);
-            let key = (rank, call.joined_at, id.job, id.index);
             // A stage that began in this turn may have come after the worker was promised.
             let new = |better: &Waiting| {
                 let call = &self.jobs[&better.id.job].calls[usize::from(better.id.index)];
                 call.stage > 0 && better.joined_at == self.now.time
             };
             let mut lacking = lacking.iter().filter(|(_, better, of)| *of == need && !new(better));
-            if let Some((name, better, _)) = lacking.find(|(_, better, _)| better.key() < key) {
+            if let Some((name, better, _)) = lacking.find(|(_, better, _)| better.key() < front) {
                 let words = format!(
-                    "job {} on {name} ({} as {}) lost its worker to job {} ({} as {rank})",
-                    better.id.job, better.priority, better.rank, id.job, job.priority
+                    "job {} on {name} ({} as {}) lost its worker to job {} ({} as {})",
+                    better.id.job, better.priority, better.rank, id.job, job.priority, front.0
                 );
                 return self.broken("P1", words);
             }

@@ -169,12 +169,10 @@ impl Book {
         self.check_promise(&name, &known);
         self.newest = self.newest.max(known.id);
         self.tries.insert(known.id, name.clone());
-        let need = self.need(&self.lanes[&name], known.call);
         let lane = self.lane(&name);
         lane.running += known.workers;
         lane.tries.push_back(known);
         self.call_reserved(reservation);
-        self.started.push((reservation.call, need));
     }
 
     fn check_promise(&mut self, name: &Arc<str>, known: &Try) {

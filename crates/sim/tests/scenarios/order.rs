@@ -129,6 +129,36 @@ fn p4_tenants_take_turns() {
 }
 
 #[test]
+fn p4_a_call_that_aged_goes_before_other_tenants_turns() {
+    for tenants in [["ann", "ann"], ["ann", "bob"]] {
+        let mut world = World::new().lane("dblp", Limits::default()).settings(|settings| {
+            settings.age_after = Span::secs(1);
+        });
+        world.submit(job(1).on("dblp").as_(Priority::Interactive));
+        world.run_for("0s");
+        // Jobs 2 and 3 are of one tenant, the rest of another; 3 has aged when its turn comes.
+        for (n, tenant) in [(2, tenants[0]), (3, tenants[0])] {
+            world.submit(job(n).on("dblp").tenant(tenant).as_(Priority::Completion));
+        }
+        world.run_for("900ms");
+        for n in 4..=8 {
+            world.submit(job(n).on("dblp").tenant(tenants[1]).as_(Priority::Completion));
+        }
+        let trace = world.run_for("4s");
+        let starts: Vec<&str> = trace.lines().filter(|line| line.contains("start")).collect();
+        assert_eq!(
+            starts[1..4],
+            [
+                "   1.000 start #2 dblp completion",
+                "   2.000 start #3 dblp completion",
+                "   3.000 start #4 dblp completion"
+            ],
+            "{tenants:?}"
+        );
+    }
+}
+
+#[test]
 fn p5_however_many_lanes_hang_another_starts_in_the_same_turn() {
     for hung in [1, 2, 50] {
         let mut world = World::new().lane("dead:*", at_once(20)).lane("fine", Limits::default());

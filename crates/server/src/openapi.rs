@@ -65,6 +65,9 @@ pub(crate) struct CallDoc {
     /// Why it was skipped.
     #[schema(required = false)]
     reason: String,
+    /// `paused`, if its lane was paused and its `max_wait` did not reach to the end of that.
+    #[schema(required = false)]
+    cause: String,
     #[schema(required = false)]
     wait_ms: u64,
     #[schema(required = false)]

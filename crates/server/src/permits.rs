@@ -77,7 +77,8 @@ pub(crate) struct Granted {
 /// Waits for a turn on a lane.
 ///
 /// The attempt is charged and durable when this answers. A wait that would be longer than `max_wait`
-/// is refused at once, with the time it would take.
+/// is refused at once, with the time it would take; so is any wait on a paused lane, which ends only
+/// when the lane is resumed.
 #[utoipa::path(
     post, path = "/lanes/{name}/permits", tag = "permits",
     params(("name" = String, Path, description = "The lane")),
@@ -86,7 +87,7 @@ pub(crate) struct Granted {
         (status = 201, description = "A permit", body = Granted),
         (status = 404, description = "No such lane", body = Problem),
         (status = 422, description = "Not a wish that can be fulfilled", body = Problem),
-        (status = 429, description = "The lane is closed for longer", body = Problem),
+        (status = 429, description = "The lane is closed for longer, or paused: then `reason` is `paused`, and there is no `Retry-After`", body = Problem),
     ),
 )]
 pub(crate) async fn grant(

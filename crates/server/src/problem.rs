@@ -12,9 +12,12 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::view::stamp;
 
-/// When to try again where nobody knows, as with a lane that somebody paused: programs that are told
-/// nothing try again at once.
+/// When to try again where no moment is known: programs that are told nothing try again at once.
 const UNKNOWN: Duration = Duration::from_secs(30);
+
+/// The reason of a request that would not wait for a paused lane. Its answer names no moment: only
+/// an operator ends a pause, and trying again does not.
+const PAUSED: &str = "paused";
 
 /// What went wrong. Boxed, because answers are mostly good.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -101,6 +104,13 @@ impl Problem {
         Problem::new(StatusCode::NOT_FOUND, "unknown_lane", detail).about(lane)
     }
 
+    pub(crate) fn paused(lane: &str) -> Problem {
+        let name = shown(lane);
+        let detail =
+            format!("the lane `{name}` is paused: `paceline lane resume {name}` ends that");
+        Problem::new(StatusCode::TOO_MANY_REQUESTS, PAUSED, detail).about(lane)
+    }
+
     pub(crate) fn about(mut self, lane: &str) -> Problem {
         self.0.lane = Some(shown(lane));
         self
@@ -159,7 +169,7 @@ impl IntoResponse for Problem {
         let mut response = (self.status(), body).into_response();
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        let later = matches!(self.0.status, 429 | 503);
+        let later = matches!(self.0.status, 429 | 503) && self.0.reason != PAUSED;
         if let Some(after) = self.0.retry_after.or(later.then_some(UNKNOWN)) {
             // Whole seconds, and never too early.
             let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use paceline::{CallOutcome, Job, JobId, Paceline, Report, Skip, Span};
+use paceline::{CallOutcome, Job, JobId, NotSubmitted, Paceline, Report, Skip, Span, SubmitError};
 
 use crate::problem::{Answer, Problem, not_submitted, shown};
 use crate::server::Shared;
@@ -55,29 +55,31 @@ pub(crate) async fn enter(
     lane: &str,
     job: Job,
 ) -> Answer<(Leaving, impl Future<Output = Result<Arc<Report>, paceline::Ended>> + use<>)> {
-    let following = shared.pace.submit(job).await.map_err(|error| {
-        let unknown = matches!(
-            &error,
-            paceline::NotSubmitted::Unacceptable(paceline::SubmitError::UnknownLane(_))
-        );
-        if unknown {
-            return Problem::no_lane(lane);
-        }
-        not_submitted(&error, shared.pace.now()).about(lane)
+    let following = shared.pace.submit(job).await.map_err(|error| match error {
+        NotSubmitted::Unacceptable(SubmitError::UnknownLane(_)) => Problem::no_lane(lane),
+        // Only a pause has no moment at which it ends.
+        NotSubmitted::TooLate { wait: None, .. } => Problem::paused(lane),
+        error => not_submitted(&error, shared.pace.now()).about(lane),
     })?;
     Ok((Leaving::new(&shared.pace, following.id()), following.report()))
 }
 
 /// Why a turn never came.
 pub(crate) async fn missed(shared: &Shared, lane: &str, report: &Report) -> Problem {
+    let lanes = shared.pace.lanes().await.unwrap_or_default();
+    let status = lanes.iter().find(|it| *it.name == *lane);
+    let paused = status.is_some_and(|it| it.paused);
+    let now = shared.pace.now();
     let limited = |reason, wait| {
         let detail = format!("`{}` had no place in time", shown(lane));
         let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, reason, detail);
         problem.about(lane).waiting(wait)
     };
     let problem = match report.calls.first().map(|call| &call.outcome) {
+        Some(CallOutcome::Skipped(Skip::Paused { .. })) => return Problem::paused(lane),
+        // Its time may have run out before the pause had lasted that long; the remedy is the same.
+        Some(CallOutcome::Skipped(_)) if paused => return Problem::paused(lane),
         Some(CallOutcome::Skipped(Skip::MaxWait { wait, .. })) => {
-            let now = shared.pace.now();
             return limited("max_wait", Some(*wait)).later(Some(now + Duration::from(*wait)), now);
         }
         Some(CallOutcome::Skipped(skip)) => limited(skip.reason(), None),
@@ -91,7 +93,6 @@ pub(crate) async fn missed(shared: &Shared, lane: &str, report: &Report) -> Prob
         }
     };
     // When the lane opens next is the best guess at when to come again.
-    let lanes = shared.pace.lanes().await.unwrap_or_default();
-    let open_at = lanes.iter().find(|it| *it.name == *lane).map(|it| shared.pace.wall(it.open_at));
-    problem.later(open_at, shared.pace.now())
+    let open_at = status.filter(|_| !paused).map(|it| shared.pace.wall(it.open_at));
+    problem.later(open_at, now)
 }

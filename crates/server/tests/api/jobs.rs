@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::kit::{Service, made, reply};
+use crate::kit::{Service, made, reply, soon};
 
 const ONE: &str = r#"{"kind":"http","lanes":["shop"],"payload":{"path":"/item/1"}}"#;
 
@@ -194,6 +194,42 @@ async fn w3_a_waiting_job_says_why() {
     let expected = json!({"call": 0, "lane": "shop", "reason": "paused", "until": null, "ahead": 1, "also": ["priority"]});
     assert_eq!(job["why"], json!([expected]));
     assert_eq!(daemon.get("/api/v1/jobs/2/why").await.json(), json!({"job": 2, "why": [expected]}));
+}
+
+#[tokio::test]
+async fn w1_a_job_that_would_not_wait_for_a_paused_lane_reports_the_pause() {
+    let service = Service::kind().await;
+    let mut made = made(service.address);
+    let place = made.places["shop"].clone();
+    made.places.insert("one".to_string(), place);
+    made.builder = made.builder.lane(paceline::Lane::new("one"));
+    let daemon = made.start().await;
+    let job = |lane: &str| {
+        format!(
+            r#"{{"kind":"http","lanes":["{lane}"],"payload":{{"path":"/"}},"max_wait":"300ms"}}"#
+        )
+    };
+    let call = |lane: &str| {
+        json!({
+            "lane": lane, "outcome": "skipped", "reason": "max_wait", "cause": "paused",
+            "max_wait_ms": 300, "priority": "background",
+        })
+    };
+    daemon.post("/api/v1/lanes/shop/pause", "{}").await;
+    let on_arrival = daemon.done(&job("shop")).await;
+    assert_eq!((&on_arrival["state"], &on_arrival["calls"][0]), (&json!("skipped"), &call("shop")));
+    // Another holds the only slot of its lane when that is paused.
+    assert_eq!(daemon.post("/api/v1/lanes/one/permits", "{}").await.status, 201);
+    let waits = job("one");
+    let paused = async {
+        while daemon.get("/api/v1/lanes/one").await.json()["waiting"] != 1 {}
+        daemon.post("/api/v1/lanes/one/pause", "{}").await
+    };
+    let (report, _) = soon(futures_util::future::join(daemon.done(&waits), paused)).await;
+    assert_eq!((&report["state"], &report["calls"][0]), (&json!("skipped"), &call("one")));
+    let id = &report["job"];
+    let why = daemon.get(&format!("/api/v1/jobs/{id}/why")).await.json();
+    assert_eq!(why, json!({"job": id, "why": []}), "it waits no longer");
 }
 
 #[tokio::test]

@@ -117,6 +117,18 @@ impl Answer {
         assert_eq!(json["status"], self.status, "{self:?}");
         json["reason"].as_str().expect("a reason").to_string()
     }
+
+    /// It is a refusal that names the pause and its remedy, and no moment to come again.
+    #[track_caller]
+    pub(crate) fn assert_paused(&self, lane: &str) {
+        assert_eq!((self.status, &*self.reason()), (429, "paused"), "{self:?}");
+        let problem = self.json();
+        let remedy =
+            format!("the lane `{lane}` is paused: `paceline lane resume {lane}` ends that");
+        assert_eq!((&problem["detail"], &problem["lane"]), (&remedy.into(), &lane.into()));
+        assert!(!self.headers.contains_key("retry-after"), "no moment is known: {self:?}");
+        assert!(problem["retry_at"].is_null() && problem["wait_ms"].is_null(), "{problem}");
+    }
 }
 
 impl Daemon {

@@ -149,13 +149,29 @@ async fn p5_as_many_permits_are_out_as_their_lane_allows_whatever_the_pool() {
 }
 
 #[tokio::test]
-async fn whoever_is_refused_is_told_when_to_come_again_though_nobody_knows() {
+async fn w1_a_permit_on_a_paused_lane_is_refused_at_once_and_names_the_remedy() {
     let service = Service::kind().await;
     let daemon = made(service.address).start().await;
     daemon.post("/api/v1/lanes/shop/pause", "{}").await;
-    let refused = daemon.post("/api/v1/lanes/shop/permits", "{}").await;
-    assert_eq!((refused.status, &*refused.headers["retry-after"]), (429, "30"));
-    assert!(refused.json()["retry_at"].is_null(), "it is no promise");
+    for form in ["{}", r#"{"max_wait": "0s"}"#, r#"{"max_wait": "10m"}"#] {
+        daemon.post("/api/v1/lanes/shop/permits", form).await.assert_paused("shop");
+    }
+    daemon.post("/api/v1/lanes/shop/resume", "{}").await;
+    permit(&daemon, "shop", "{}").await;
+}
+
+#[tokio::test]
+async fn w1_a_permit_whose_lane_is_paused_while_it_waits_hears_of_the_pause() {
+    let service = Service::kind().await;
+    let daemon = made(service.address).start().await;
+    permit(&daemon, "bare", "{}").await;
+    let waiting = daemon.post("/api/v1/lanes/bare/permits", r#"{"max_wait": "2s"}"#);
+    let paused = async {
+        while daemon.get("/api/v1/lanes/bare").await.json()["waiting"] != 1 {}
+        daemon.post("/api/v1/lanes/bare/pause", "{}").await
+    };
+    let (answer, _) = soon(futures_util::future::join(waiting, paused)).await;
+    answer.assert_paused("bare");
 }
 
 #[tokio::test]

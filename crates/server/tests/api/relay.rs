@@ -61,6 +61,38 @@ async fn it_decides_on_arrival_whether_the_wait_fits_the_budget() {
 }
 
 #[tokio::test]
+async fn w1_a_request_to_a_paused_lane_is_refused_at_once_and_names_the_remedy() {
+    let service = Service::kind().await;
+    let daemon = made(service.address).start().await;
+    daemon.post("/api/v1/lanes/shop/pause", "{}").await;
+    daemon.get("/to/shop/1").await.assert_paused("shop");
+    let patient = daemon.ask("POST", "/to/shop/2", &[("paceline-max-wait", "10m")], "{}").await;
+    patient.assert_paused("shop");
+    daemon.post("/api/v1/lanes/shop/resume", "{}").await;
+    assert_eq!(daemon.get("/to/shop/3").await.status, 200);
+    assert_eq!(service.seen().len(), 1, "nothing was sent while it was paused");
+}
+
+#[tokio::test]
+async fn w1_a_request_whose_lane_is_paused_while_it_waits_hears_of_the_pause() {
+    let service = Service::kind().await;
+    let mut made = made(service.address);
+    let place = made.places["shop"].clone();
+    made.places.insert("one".to_string(), place);
+    made.builder = made.builder.lane(Lane::new("one"));
+    let daemon = made.start().await;
+    assert_eq!(daemon.post("/api/v1/lanes/one/permits", "{}").await.status, 201);
+    let waiting = daemon.ask("GET", "/to/one/", &[("paceline-max-wait", "2s")], "");
+    let paused = async {
+        while daemon.get("/api/v1/lanes/one").await.json()["waiting"] != 1 {}
+        daemon.post("/api/v1/lanes/one/pause", "{}").await
+    };
+    let (answer, _) = soon(futures_util::future::join(waiting, paused)).await;
+    answer.assert_paused("one");
+    assert!(service.seen().is_empty(), "nothing was sent");
+}
+
+#[tokio::test]
 async fn l6_a_refusal_is_passed_on_and_closes_the_lane() {
     let service =
         Service::start(|_| reply("429 Too Many Requests", "retry-after: 30\r\n", "no")).await;

@@ -158,6 +158,7 @@ fn facts(lane: &Value) -> String {
         ("timeout", text(&rules["timeout"])),
         ("group", text(&rules["group"])),
         ("fail after", fail_after(rules)),
+        ("room for", text(&rules["max_waiting"])),
     ];
     aligned(&rows.map(|(name, value)| [name.to_string(), value]))
 }

@@ -8,8 +8,10 @@ use crate::time::{Span, Time};
 /// Where a call is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Its stage has not started, or its cache is being asked.
+    /// Its stage has not started.
     Staged,
+    /// The cache is asked for it, within the turn.
+    Asking,
     /// Its job is not due yet.
     Due,
     /// It waits on its lane.
@@ -49,13 +51,15 @@ pub(crate) struct IllegalStep(State, Step);
 impl State {
     /// The state after a step; a state changes in no other way.
     pub(crate) fn after(self, step: Step) -> Result<State, IllegalStep> {
-        use State::{Backoff, Due, Joined, Parked, Queued, Running, Settled, Staged};
+        use State::{Asking, Backoff, Due, Joined, Parked, Queued, Running, Settled, Staged};
         match (self, step) {
-            (Staged | Due | Queued, Step::Delay) => Ok(Due),
+            (Staged | Asking | Due | Queued, Step::Delay) => Ok(Due),
             (Staged, Step::Park) => Ok(Parked),
-            (Staged | Due, Step::Ask) => Ok(Staged),
-            (Staged | Due | Queued, Step::Follow) => Ok(Joined),
-            (Staged | Due | Backoff | Joined, Step::Queue) | (Running, Step::Return) => Ok(Queued),
+            (Staged | Due, Step::Ask) => Ok(Asking),
+            (Staged | Asking | Queued, Step::Follow) => Ok(Joined),
+            (Staged | Asking | Due | Backoff | Joined, Step::Queue) | (Running, Step::Return) => {
+                Ok(Queued)
+            }
             (Queued, Step::Start) | (Joined, Step::TakeOver) | (Staged, Step::TakeUp) => {
                 Ok(Running)
             }

@@ -9,7 +9,9 @@ use hashbrown::HashMap;
 
 use crate::arena::Arena;
 use crate::call::{Call, State};
+use crate::callers::Callers;
 use crate::calls::Calls;
+use crate::due::{DueAt, DueJobs};
 use crate::group::Group;
 use crate::job::{AttemptId, Blob, CallId, JobId, LaneId, Retry, Until};
 use crate::keys::Table;
@@ -20,6 +22,7 @@ use crate::plan::Plan;
 use crate::pool::Pool;
 use crate::priority::Priority;
 use crate::record::{AddedCall, Counters};
+use crate::room::{Fills, Room};
 use crate::rosters::Rosters;
 use crate::service::{RosterTerms, SERVICE_KIND, ServiceTerms};
 use crate::settings::Settings;
@@ -112,11 +115,10 @@ pub(crate) struct Job {
     /// Whether the caller named the priority (W1).
     pub(crate) named: bool,
     pub(crate) until: Until,
-    pub(crate) callers: u32,
+    pub(crate) callers: Callers,
     pub(crate) cost: NonZeroU32,
     pub(crate) key: Option<Blob>,
     pub(crate) submitted_at: Time,
-    pub(crate) deadline: Time,
     pub(crate) max_wait: Option<Span>,
     /// What most jobs leave at its default.
     pub(crate) rare: Option<Box<Rare>>,
@@ -135,8 +137,8 @@ pub(crate) struct Job {
 pub(crate) struct Rare {
     pub(crate) schedule_key: Option<Blob>,
     pub(crate) cache_key: Option<Blob>,
-    /// Wall clock; `Time::ZERO` for at once.
-    pub(crate) due: Time,
+    /// `None`: at once.
+    pub(crate) due: Option<DueAt>,
     pub(crate) start_within: Span,
     pub(crate) retry: Retry,
     pub(crate) not_applicable: Box<[u16]>,
@@ -147,7 +149,7 @@ impl Default for Rare {
         Rare {
             schedule_key: None,
             cache_key: None,
-            due: Time::ZERO,
+            due: None,
             start_within: crate::call::ANY_WAIT,
             retry: Retry::default(),
             not_applicable: Box::default(),
@@ -164,12 +166,12 @@ impl Job {
         self.rare.as_ref().and_then(|rare| rare.schedule_key.as_ref())
     }
 
-    /// Wall clock; `Time::ZERO` for at once.
-    pub(crate) fn due(&self) -> Time {
-        self.rare.as_ref().map_or(Time::ZERO, |rare| rare.due)
+    /// `None`: at once.
+    pub(crate) fn due(&self) -> Option<DueAt> {
+        self.rare.as_ref().and_then(|rare| rare.due)
     }
 
-    pub(crate) fn set_due(&mut self, due: Time) {
+    pub(crate) fn set_due(&mut self, due: Option<DueAt>) {
         if due != self.due() {
             self.rare.get_or_insert_default().due = due;
         }
@@ -275,8 +277,7 @@ pub struct Core {
     pub(crate) openings: Timetable,
     pub(crate) group_openings: Timetable,
     pub(crate) moments: BTreeSet<(Time, Moment)>,
-    /// Jobs by the wall-clock moment they are due.
-    pub(crate) due: BTreeSet<(Time, u32)>,
+    pub(crate) due: DueJobs,
     /// What may go now, by order of going.
     pub(crate) ready: Contenders,
     pub(crate) ready_interactive: Contenders,
@@ -295,6 +296,9 @@ pub struct Core {
     pub(crate) halted: bool,
     /// Calls in lanes' queues.
     pub(crate) waiting: usize,
+    /// What all that waits may take, and how full lanes are (Q1, Q3).
+    pub(crate) room: Room,
+    pub(crate) fills: Fills,
     /// Calls without an outcome.
     pub(crate) unsettled: usize,
     /// Those of them that nobody here can run.
@@ -310,6 +314,7 @@ impl Core {
         kind_names.extend(setup.kinds.iter().zip(0..).map(|(kind, n)| (kind.name.clone(), n)));
         let all_keep_workers = setup.kinds.iter().all(|kind| kind.keeps_worker);
         let service_kind = kind_names.get(SERVICE_KIND).copied();
+        let room = Room::new(setup.settings.max_waiting.get(), &setup.settings.pool);
         let mut core = Core {
             pool: Pool::new(setup.settings.pool.clone()),
             settings: setup.settings,
@@ -338,7 +343,7 @@ impl Core {
             openings: Timetable::default(),
             group_openings: Timetable::default(),
             moments: BTreeSet::new(),
-            due: BTreeSet::new(),
+            due: DueJobs::default(),
             ready: Contenders::default(),
             ready_interactive: Contenders::default(),
             passing: Vec::new(),
@@ -350,6 +355,8 @@ impl Core {
             answered: 0,
             halted: false,
             waiting: 0,
+            room,
+            fills: Fills::default(),
             unsettled: 0,
             parked: 0,
         };
@@ -384,7 +391,7 @@ impl Core {
     pub fn wake_at(&self, now: Now) -> Option<Time> {
         let opening = self.opens_at();
         let moment = self.moments.first().map(|(at, _)| *at);
-        let due = self.due.first().map(|(at, _)| due_at(*at, now) - self.settings.lead);
+        let due = self.due.next_at(now).map(|at| at - self.settings.lead);
         // Who starts nothing any more needs no worker and looks at no roster.
         let grows = self.pool.grows_at().filter(|_| !self.halted && self.lacks_workers());
         let check = self.rosters.wake_at(now).filter(|_| !self.halted);
@@ -401,7 +408,7 @@ impl Core {
 
     /// Whether work is due by the wall clock, which may be stepped while nobody looks (W5).
     pub fn waits_for_wall_clock(&self) -> bool {
-        !self.due.is_empty() || self.rosters.wait()
+        self.due.by_wall() || self.rosters.wait()
     }
 
     /// Starts nothing any more; what runs may still end (B3).
@@ -465,12 +472,13 @@ impl Core {
 
     /// When calls of this job may start: now, or when it is due, which is not long after (W5).
     pub(crate) fn may_start_at(&self, job: u32, now: Now) -> Time {
-        let due = self.jobs[job].due();
-        if due <= now.wall {
-            return now.time;
+        match self.jobs[job].due() {
+            Some(due) if !due.within(Span::ZERO, now) => {
+                // The clock may have been stepped back since the job was begun.
+                due.engine(now).clamp(now.time, now.time + self.settings.lead)
+            }
+            _ => now.time,
         }
-        // The clock may have been stepped back since the job was begun.
-        due_at(due, now).clamp(now.time, now.time + self.settings.lead)
     }
 
     pub(crate) fn call_id(&self, call: u32) -> CallId {
@@ -499,8 +507,4 @@ impl Core {
         }
         plan.writes.push(crate::record::Write::Lane(self.lanes[lane].record()));
     }
-}
-
-fn due_at(wall: Time, now: Now) -> Time {
-    if crate::mutant::Mutant::DueOnEngineTime.on() { wall } else { now.engine_time(wall) }
 }

@@ -9,7 +9,8 @@ use crate::time::Time;
 /// The report of a job whose calls have all settled.
 pub(crate) fn report(job: &Job, calls: Vec<CallReport>, now: Time) -> Report {
     let state = if job.cancelled { JobState::Cancelled } else { state(&calls) };
-    Report { job: job.id, state, answer: answer(job.until, &calls), finished_at: now, calls }
+    let answer = answer(job.until, &calls);
+    Report { job: job.id, state, answer, finished_at: now, calls, partial: false }
 }
 
 fn state(calls: &[CallReport]) -> JobState {

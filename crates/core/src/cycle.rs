@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use crate::call::State;
+use crate::callers::Callers;
 use crate::core::{Core, Job};
 use crate::job::{Admission, JobId, Submission, SubmitError};
 use crate::mutant::Mutant;
@@ -120,7 +121,8 @@ impl Core {
             // Nobody here can make it: it ends, whoever waits for it, and the roster is looked at
             // again.
             Some(&job) => {
-                self.jobs[job].callers = 1;
+                self.unwatch_deadline(job);
+                self.jobs[job].callers = Callers::one(Time::NEVER);
                 self.cancel(id, now, plan);
             }
             None => {

@@ -59,7 +59,7 @@ impl Core {
         loop {
             self.catch_up(now, plan);
             self.pass_openings(now);
-            self.pool.adjust(self.waiting, self.settings.max_waiting.get() as usize, now.time);
+            self.pool.adjust(self.fill(), now.time);
             self.start_all(now, plan);
             // A run that was skipped just now lets its roster go on in this turn.
             if self.halted || !self.rosters.can_step() {
@@ -84,11 +84,7 @@ impl Core {
     }
 
     fn come_due(&mut self, now: Now, plan: &mut Plan) {
-        let clock = if Mutant::DueOnEngineTime.on() { now.time } else { now.wall };
-        while let Some(&(at, job)) = self.due.first() {
-            if at > clock + self.settings.lead {
-                break;
-            }
+        while let Some(job) = self.due.first_within(self.settings.lead, now) {
             self.leave_due(job);
             self.begin_stage(job, now, plan);
         }
@@ -102,7 +98,7 @@ impl Core {
             self.moments.remove(&(at, moment));
             match moment {
                 Moment::Retry(call) => self.join_queue(call, now, plan),
-                Moment::Deadline(job) => self.run_out(job, now, plan),
+                Moment::Deadline(job) => self.deadline_passes(job, now, plan),
                 // A request was made for it, be it another job's.
                 Moment::StartWithin(call) if self.runs(call) || self.calls[call].requests() > 0 => {
                 }
@@ -125,7 +121,7 @@ impl Core {
     }
 
     /// Looks once at every lane and group that changed, until none has.
-    fn settle_standings(&mut self, now: Now, plan: &mut Plan) {
+    pub(crate) fn settle_standings(&mut self, now: Now, plan: &mut Plan) {
         loop {
             if let Some(lane) = self.dirty_lanes.pop() {
                 self.lanes[lane].dirty = false;

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use crate::call::State;
-use crate::core::{Core, Moment};
+use crate::core::Core;
 use crate::job::{AttemptId, JobId};
 use crate::mutant::Mutant;
-use crate::outcome::{CallReport, Outcome, Skip};
+use crate::outcome::{CallReport, Outcome, Report, Skip};
 use crate::plan::{Event, Plan};
 use crate::record::Write;
-use crate::time::{Now, Time};
+use crate::time::Now;
 
 /// What became of a wish to cancel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,17 +71,58 @@ impl Core {
         plan.aborts.extend(unwanted);
     }
 
-    /// The job ran out of time: it reports what it has (W2).
-    pub(crate) fn run_out(&mut self, job: u32, now: Now, plan: &mut Plan) {
-        self.abort_rest(job, &Outcome::Skipped(Skip::Deadline), now, plan);
-        self.finish(job, now, plan);
+    /// Callers whose deadline has passed leave, each with what there is for it then; with the last
+    /// one the job is over (D1, W2).
+    pub(crate) fn deadline_passes(&mut self, job: u32, now: Now, plan: &mut Plan) {
+        if self.jobs[job].callers.pass(now.time) {
+            self.watch_deadline(job);
+            self.write_terms(job, plan);
+            plan.partials.push(Arc::new(self.snapshot(job, now)));
+        } else {
+            self.abort_rest(job, &Outcome::Skipped(Skip::Deadline), now, plan);
+            self.finish(job, now, plan);
+        }
     }
 
-    /// Withdraws one caller, and with the last one the job (D1, W4).
+    /// What an unfinished job has by now, as a caller is told whose deadline has passed: no report,
+    /// because the job goes on.
+    pub fn partial(&self, id: JobId, now: Now) -> Option<Report> {
+        self.job_ids.get(&id).map(|&job| self.snapshot(job, now))
+    }
+
+    fn snapshot(&self, job: u32, now: Now) -> Report {
+        let calls = self.jobs[job].calls.iter().map(|&call| self.call_so_far(call, now)).collect();
+        let state = self.job_state(self.jobs[job].id);
+        let report = crate::coverage::report(&self.jobs[job], calls, now.time);
+        Report { state, partial: true, ..report }
+    }
+
+    fn call_so_far(&self, number: u32, now: Now) -> CallReport {
+        let call = &self.calls[number];
+        if call.is_settled() {
+            return self.call_report(number);
+        }
+        let mut call = call.clone();
+        if let Some(started_at) = self.on_the_wire(number) {
+            call.was_out(Some(started_at), now.time);
+            call.tried();
+        }
+        CallReport {
+            lane: self.lanes[call.lane].name.clone(),
+            outcome: Outcome::Skipped(Skip::Deadline),
+            attempts: call.requests(),
+            waited: call.waited,
+            ran: call.ran,
+            cached: false,
+        }
+    }
+
+    /// Withdraws the caller that would wait longest, and with the last one the job (D1, W4).
     pub fn cancel(&mut self, id: JobId, now: Now, plan: &mut Plan) -> Cancelled {
         let Some(&job) = self.job_ids.get(&id) else { return Cancelled::Unknown };
-        if self.jobs[job].callers > 1 {
-            self.jobs[job].callers -= 1;
+        self.unwatch_deadline(job);
+        if self.jobs[job].callers.leave() {
+            self.watch_deadline(job);
             self.write_terms(job, plan);
             return Cancelled::Detached;
         }
@@ -113,12 +154,10 @@ impl Core {
         let calls: Vec<CallReport> = calls.map(|&call| self.call_report(call)).collect();
         let report = crate::coverage::report(&self.jobs[number], calls, now.time);
         self.leave_due(number);
+        self.unwatch_deadline(number);
         let job = self.jobs.remove(number);
         if let Some(key) = &job.key {
             self.keys.remove(0, key, number);
-        }
-        if job.deadline != Time::NEVER {
-            self.moments.remove(&(job.deadline, Moment::Deadline(number)));
         }
         self.job_ids.remove(&job.id);
         self.release_tenant(job.tenant);

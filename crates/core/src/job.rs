@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::callers::Callers;
+use crate::due::{Due, DueAt};
 use crate::name::NameError;
 use crate::priority::Priority;
 use crate::time::{Span, Time};
@@ -155,24 +157,17 @@ impl JobSpec {
 pub struct Terms {
     /// `None`: background, and no default `max_wait`.
     pub priority: Option<Priority>,
-    /// Wall-clock moment before which nothing starts.
-    pub due: Option<Time>,
-    /// When it reports what it has (W2).
-    pub deadline: Option<Time>,
-    /// How many wait for its report (D1).
-    pub callers: u32,
+    /// Nothing starts before this moment.
+    pub due: Option<DueAt>,
+    /// Who waits for its report, and until when (D1, W2).
+    pub callers: Callers,
 }
 
-/// When a submitted job is due.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Due {
-    /// At once.
-    #[default]
-    Now,
-    /// So long after its submission.
-    In(Span),
-    /// At this moment of the wall clock.
-    At(Time),
+impl Default for Terms {
+    /// At once, background, for one caller without a deadline.
+    fn default() -> Terms {
+        Terms { priority: None, due: None, callers: Callers::one(Time::NEVER) }
+    }
 }
 
 /// A job on its way in.
@@ -201,7 +196,7 @@ impl Submission {
 }
 
 /// The answer to a submission: none of these is an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Admission {
     /// A new job.
@@ -214,8 +209,12 @@ pub enum Admission {
     Duplicate(JobId),
     /// No room (Q1): try again then.
     Refused {
-        /// When room is likely, by the wall clock.
-        retry_at: Time,
+        /// The lane that has none; without it the whole queue has none.
+        #[serde(default)]
+        lane: Option<Arc<str>>,
+        /// When room is likely, by the wall clock; unknown for a lane that is paused, or that only
+        /// running calls hold.
+        retry_at: Option<Time>,
     },
     /// It would start too late, and its caller wanted to know now.
     TooLate {
@@ -228,10 +227,10 @@ pub enum Admission {
 
 impl Admission {
     /// The job that will report, if there is one for this caller.
-    pub fn job(self) -> Option<JobId> {
+    pub fn job(&self) -> Option<JobId> {
         match self {
             Admission::Accepted(job) | Admission::Joined(job) | Admission::Replaced(job) => {
-                Some(job)
+                Some(*job)
             }
             Admission::Duplicate(_) | Admission::Refused { .. } | Admission::TooLate { .. } => None,
         }
@@ -264,6 +263,19 @@ pub enum SubmitError {
     /// The same lane twice in one stage.
     #[error("the lane `{0}` stands twice in one stage")]
     LaneTwice(Arc<str>),
+    /// A job, or a stage of it, that visits no lane.
+    #[error("a job needs a lane in each of its stages")]
+    NoLanes,
+    /// More calls in the first stage than may ever wait at this priority.
+    #[error(
+        "{calls} calls in one stage can never wait at once: there is room for {room} (`max_waiting`)"
+    )]
+    NeverRoom {
+        /// Calls of the first stage.
+        calls: u32,
+        /// What the queue leaves for its priority.
+        room: u32,
+    },
     /// A payload over the bound.
     #[error("a payload of {size} bytes is too large: at most {max}")]
     PayloadTooLarge {
@@ -280,6 +292,9 @@ pub enum SubmitError {
         /// Its size.
         size: usize,
     },
+    /// A key without bytes.
+    #[error("a {0} needs at least one byte: leave it out for none")]
+    EmptyKey(&'static str),
     /// A cost that no window could ever admit.
     #[error("a cost of {cost} can never fit the limit `{limit}` of `{lane}`: it allows {allowed}")]
     CostTooHigh {

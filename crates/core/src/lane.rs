@@ -14,6 +14,7 @@ use crate::pool::Need;
 use crate::priority::Priority;
 use crate::queue::Queues;
 use crate::record::{LaneRecord, Membership, SlowRecord};
+use crate::room::Room;
 use crate::settings::MOST_LATE;
 use crate::time::{Span, Time};
 use crate::waits::Budgets;
@@ -120,6 +121,7 @@ pub(crate) struct Lane {
     pub(crate) latest: u8,
     /// Unfinished rss calls, one per kind (D3).
     pub(crate) rss: Vec<(u32, u32)>,
+    pub(crate) room: Room,
     pub(crate) queues: Queues,
     /// Waiting calls by their `max_wait` (W1).
     pub(crate) budgets: Budgets,
@@ -188,6 +190,7 @@ impl Lane {
             stored: false,
             late: 0,
             latest: 0,
+            room: Room::default(),
             queues: Queues::default(),
             budgets: Budgets::default(),
             rss: Vec::new(),

@@ -23,6 +23,8 @@ pub struct LaneStatus {
     pub name: Arc<str>,
     /// Waiting calls.
     pub waiting: usize,
+    /// Calls that may wait (Q1).
+    pub max_waiting: u32,
     /// Since when the one waits that has waited longest.
     pub oldest_at: Option<Time>,
     /// Attempts on the wire.
@@ -142,6 +144,7 @@ impl Core {
         }
         self.lanes[lane].reconfigure(limits.clone(), now);
         self.allow_slack(lane);
+        self.bound_lane(lane);
         if !remembered && self.lanes[lane].memory() > Span::ZERO {
             self.charge_pending(lane);
         }
@@ -258,6 +261,7 @@ impl Core {
         let number = self.lanes.insert(lane);
         self.measure_groups(number);
         self.allow_slack(number);
+        self.bound_lane(number);
         self.lane_names.insert(name, number);
         number
     }
@@ -329,6 +333,7 @@ impl Core {
     fn drop_lane(&mut self, number: u32, plan: &mut Plan) {
         self.leave_indexes(number);
         let lane = self.lanes.remove(number);
+        self.unbound_lane(&lane);
         self.idle_lanes.remove(&(lane.idle_from, number));
         self.lane_names.remove(&lane.name);
         self.dirty_lanes.retain(|dirty| *dirty != number);
@@ -419,6 +424,7 @@ impl Core {
         LaneStatus {
             name: lane.name.clone(),
             waiting: lane.waiting(),
+            max_waiting: lane.room.bound(),
             oldest_at: oldest.map(|place| place.joined_at),
             made: lane.made,
             in_flight: lane.in_flight,

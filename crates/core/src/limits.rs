@@ -124,6 +124,8 @@ pub struct Limits {
     pub group: Option<String>,
     /// Failures in a row that climb the ladder.
     pub fail_after: NonZeroU32,
+    /// Calls that may wait on the lane; without it, as the settings say (Q1).
+    pub max_waiting: Option<NonZeroU32>,
 }
 
 /// The shares of a lane whose upstream tolerates urgent calls closer together: interactive 0.1,
@@ -142,6 +144,7 @@ impl Default for Limits {
             timeout: None,
             group: None,
             fail_after: NonZeroU32::new(5).expect("5 is above zero"),
+            max_waiting: None,
         }
     }
 }

@@ -55,8 +55,12 @@ pub enum Mutant {
     KeyReleasedOnRetry,
     /// D1: a finished job cannot be found by its key.
     FinishedKeyLost,
+    /// D1: a caller that joins has no later deadline than those before it.
+    JoinedDeadlineIgnored,
     /// Q1: the queue has no bound.
     NoBound,
+    /// Q1: calls that ask the cache take no room.
+    AskingUncounted,
     /// R1: a failure that stays is tried again.
     RetriesEverything,
     /// B1: a store loses a write now and then.
@@ -65,6 +69,8 @@ pub enum Mutant {
     LedgerForgotten,
     /// W5: due moments are taken for engine time.
     DueOnEngineTime,
+    /// W5: work with a date is due 900 ms early.
+    DueEarly,
     /// W5: what is promised ahead of its moment starts at once.
     StartsEarly,
     /// The lane index sleeps a little too long.

@@ -14,7 +14,8 @@ pub enum NameError {
     /// More than `LONGEST_NAME` bytes.
     #[error("the {0} name `{1}` is longer than {LONGEST_NAME} bytes")]
     TooLong(&'static str, String),
-    /// Control characters, or white space at an end.
+    /// Control characters, those that turn the direction of text among them, or white space at an
+    /// end.
     #[error("the {0} name `{1}` has control characters or white space at its ends")]
     Characters(&'static str, String),
 }
@@ -25,11 +26,17 @@ pub fn check_name(what: &'static str, text: &str) -> Result<(), NameError> {
         Err(NameError::Empty(what))
     } else if text.len() > LONGEST_NAME {
         Err(NameError::TooLong(what, shown(text)))
-    } else if text.chars().any(char::is_control) || text.trim() != text {
+    } else if text.chars().any(|c| c.is_control() || turns_text(c)) || text.trim() != text {
         Err(NameError::Characters(what, shown(text)))
     } else {
         Ok(())
     }
+}
+
+/// Whether a character changes the direction of what stands around it: a name with one is shown as
+/// another name.
+fn turns_text(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -49,6 +56,10 @@ mod tests {
         check("", "a lane needs a name");
         check("a\nb", "the lane name `a\\nb` has control characters or white space at its ends");
         check(" a", "the lane name ` a` has control characters or white space at its ends");
+        check(
+            "a\u{202e}b",
+            "the lane name `a\\u{202e}b` has control characters or white space at its ends",
+        );
         let long = "x".repeat(201);
         let shown = format!("the lane name `{}...` is longer than 200 bytes", "x".repeat(60));
         check(&long, &shown);

@@ -264,6 +264,8 @@ pub struct Report {
     pub finished_at: Time,
     /// Its coverage.
     pub calls: Vec<CallReport>,
+    /// Whether the job goes on: this is what there was at one caller's deadline (D1).
+    pub partial: bool,
 }
 
 /// Bytes as bytes, not as a list of numbers.

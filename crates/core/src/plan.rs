@@ -22,6 +22,8 @@ pub struct Plan {
     pub lookups: Vec<Asked>,
     /// What to tell, once it is durable.
     pub events: Vec<Event>,
+    /// What callers get whose deadline has passed while their job goes on for others (D1).
+    pub partials: Vec<Arc<Report>>,
 }
 
 impl Plan {
@@ -39,6 +41,7 @@ impl Plan {
         self.aborts.clear();
         self.lookups.clear();
         self.events.clear();
+        self.partials.clear();
     }
 }
 

@@ -4,6 +4,7 @@
 //! that runs nothing never waits for theirs.
 
 use crate::mutant::Mutant;
+use crate::room::Fill;
 use crate::settings::PoolSettings;
 use crate::time::Time;
 
@@ -101,12 +102,11 @@ impl Pool {
 
     /// Looks at how full the queue is. Shrinking is counted from the steps that have passed, so
     /// nobody has to wake up for it.
-    pub(crate) fn adjust(&mut self, waiting: usize, max_waiting: usize, now: Time) {
-        let fill = |portion: crate::limits::Portion| portion.of_at_least(max_waiting as u64);
-        if (waiting as u64) >= fill(self.settings.grow_at) {
+    pub(crate) fn adjust(&mut self, fill: Fill, now: Time) {
+        if fill == Fill::High {
             self.grow(now);
         }
-        if (waiting as u64) >= fill(self.settings.shrink_at) {
+        if fill != Fill::Low {
             self.quiet_since = None;
             return;
         }
@@ -226,23 +226,23 @@ mod tests {
         for n in 0..10 {
             pool.grow(second(n));
         }
-        pool.adjust(5_000, 10_000, second(20));
+        pool.adjust(Fill::Middle, second(20));
         assert_eq!(pool.size(), 20, "between the two marks nothing changes");
-        pool.adjust(100, 10_000, second(30));
+        pool.adjust(Fill::Low, second(30));
         assert_eq!(pool.size(), 20);
-        pool.adjust(100, 10_000, second(33));
+        pool.adjust(Fill::Low, second(33));
         assert_eq!(pool.size(), 17);
-        pool.adjust(100, 10_000, second(333));
+        pool.adjust(Fill::Low, second(333));
         assert_eq!(pool.size(), 10);
     }
 
     #[test]
     fn p3_shrinking_leaves_the_slots_kept_for_interactive_calls() {
         let mut pool = Pool::new(PoolSettings::default());
-        pool.adjust(0, 10_000, second(0));
+        pool.adjust(Fill::Low, second(0));
         assert!(pool.grow(second(0)));
         (0..10).for_each(|_| pool.take(1));
-        pool.adjust(0, 10_000, second(5));
+        pool.adjust(Fill::Low, second(5));
         assert_eq!((pool.size(), pool.door(Need::Slot)), (11, Some(Door::Interactive)));
         assert!(pool.grow(second(5)));
     }
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn q3_a_step_of_zero_means_at_once() {
         let mut pool = Pool::new(PoolSettings { step: Span::ZERO, ..PoolSettings::default() });
-        pool.adjust(6_000, 10_000, second(0));
+        pool.adjust(Fill::High, second(0));
         assert_eq!(pool.size(), 20);
     }
 

@@ -15,6 +15,8 @@ struct JobLine {
     job: JobId,
     state: JobState,
     answer: Answer,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    partial: bool,
     calls: Vec<CallLine>,
 }
 
@@ -199,6 +201,7 @@ impl Serialize for Report {
             job: self.job,
             state: self.state,
             answer: self.answer,
+            partial: self.partial,
             calls: self.calls.iter().map(CallLine::from).collect(),
         }
         .serialize(serializer)
@@ -216,6 +219,7 @@ impl<'de> Deserialize<'de> for Report {
             // The moment is of the engine that finished it: it means nothing elsewhere.
             finished_at: Time::ZERO,
             calls: calls.map_err(serde::de::Error::custom)?,
+            partial: line.partial,
         })
     }
 }
@@ -259,6 +263,7 @@ mod tests {
                 call("doaj", Outcome::Skipped(paused), 0),
                 call("dblp", Outcome::Failed(Failure::transient("timeout")), 3),
             ],
+            partial: false,
         };
         let text = serde_json::to_string(&report).expect("a report is JSON");
         let expected = concat!(

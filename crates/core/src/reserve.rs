@@ -116,7 +116,7 @@ impl Core {
     /// holds its slot until it is over, as ever (L5).
     pub(crate) fn take_up(&mut self, call: u32, held: &Reservation, now: Now, plan: &mut Plan) {
         let Reservation { attempt, at, .. } = *held;
-        self.calls[call].step(Step::TakeUp);
+        self.step(call, Step::TakeUp);
         self.calls[call].attempt = attempt;
         self.hold_slot(attempt, call, at, Span::ZERO);
         // The process that died may have counted its finish; this one knows nothing of it and counts
@@ -154,8 +154,8 @@ impl Core {
         if within != ANY_WAIT {
             self.moments.remove(&(place.joined_at + within, Moment::StartWithin(number)));
         }
+        self.step(number, Step::Start);
         let call = &mut self.calls[number];
-        call.step(Step::Start);
         call.attempt = attempt;
         call.waited = now.time.since(place.joined_at);
     }

@@ -12,7 +12,7 @@ use crate::plan::{Asked, Plan};
 use crate::record::{
     CallRecord, Counters, JobRecord, LaneRecord, Lookup, Membership, Record, Reservation, Write,
 };
-use crate::time::{Now, Time};
+use crate::time::{Now, Span, Time};
 
 /// A call under which the process dies more often than this has failed (B2).
 const MOST_CRASHES: u16 = 20;
@@ -115,7 +115,7 @@ impl Restore {
             core.jobs[job].left += 1;
             core.unsettled += 1;
             if parked {
-                core.calls[number].step(Step::Park);
+                core.step(number, Step::Park);
                 core.parked += 1;
             }
             core.added.insert(number, added);
@@ -130,8 +130,8 @@ impl Restore {
             if call.state == State::Parked {
                 core.parked -= 1;
             }
+            core.step(number, Step::Settle);
             let call = &mut core.calls[number];
-            call.step(Step::Settle);
             call.waited = crate::time::Span(settled.waited);
             call.ran = crate::time::Span(settled.ran);
             call.cached = settled.cached;
@@ -220,7 +220,8 @@ impl Restore {
         // A stage whose last call settled as the process died: nothing else would move the job.
         for (id, job) in jobs {
             let whole = core.jobs.get(job).is_some_and(|job| job.id == id && job.stage_left == 0);
-            let waits = whole && core.due.contains(&(core.jobs[job].due(), job));
+            let due = |core: &Core| core.jobs[job].due();
+            let waits = whole && due(core).is_some_and(|due| core.due.contains(due, job));
             if whole && !waits {
                 core.stage_over(job, None, now, &mut self.plan);
             }
@@ -292,7 +293,7 @@ impl Core {
     fn park(&mut self, job: u32) {
         for at in 0..self.jobs[job].calls.len() {
             let call = self.jobs[job].calls[at];
-            self.calls[call].step(Step::Park);
+            self.step(call, Step::Park);
             self.parked += 1;
         }
     }
@@ -309,17 +310,17 @@ impl Core {
         let stage_calls = calls.iter().copied().filter(|&call| self.calls[call].stage == stage);
         let stage_calls: Vec<u32> = stage_calls.filter(|&call| unsettled(self, call)).collect();
         self.jobs[job].stage_left = stage_calls.len() as u16;
-        let deadline = self.jobs[job].deadline;
-        if deadline != Time::NEVER {
-            self.moments.insert((deadline, Moment::Deadline(job)));
-        }
-        let due = self.jobs[job].due();
-        if due > Time::ZERO && self.jobs[job].left > 0 && self.untouched(job) {
-            if due > now.wall {
+        self.watch_deadline(job);
+        if let Some(due) = self.jobs[job].due()
+            && self.jobs[job].left > 0
+            && self.untouched(job)
+        {
+            let came = due.within(Span::ZERO, now);
+            if !came {
                 self.jobs[job].stage_left = 0;
                 self.delay(job);
             }
-            return due <= now.wall;
+            return came;
         }
         for call in stage_calls {
             self.resume_call(call, now, plan);
@@ -340,8 +341,7 @@ impl Core {
 
     /// When a call joined its queue whose job's record alone tells of it.
     fn place_in_time(&self, job: u32, now: Now) -> Time {
-        let due = self.jobs[job].due();
-        let joined = if due > Time::ZERO { now.engine_time(due) } else { Time::ZERO };
+        let joined = self.jobs[job].due().map_or(Time::ZERO, |due| due.engine(now));
         joined.max(self.jobs[job].submitted_at).min(now.time).max(Time(1))
     }
 
@@ -371,6 +371,7 @@ impl Core {
             let lane = self.calls[call].lane;
             if !waits_for_retry {
                 // Its stage may have been about to start: the cache is asked, as always (C1).
+                self.step(call, Step::Ask);
                 let (job, lane) = (self.jobs[job].id, self.lanes[lane].name.clone());
                 plan.lookups.push(Asked { job, call, lookup: Lookup { lane, key } });
                 return;
@@ -383,7 +384,7 @@ impl Core {
         }
         if waits_for_retry {
             let until = self.calls[call].retry_at;
-            self.calls[call].step(Step::BackOff);
+            self.step(call, Step::BackOff);
             self.moments.insert((until, Moment::Retry(call)));
         } else {
             self.rejoin(call);

@@ -43,8 +43,10 @@ pub struct PoolSettings {
 pub struct Settings {
     /// The pool of workers.
     pub pool: PoolSettings,
-    /// Waiting calls at most (Q1).
+    /// Waiting calls at most in all (Q1); a tenth of them is kept for interactive work.
     pub max_waiting: NonZeroU32,
+    /// Waiting calls at most on one lane that does not say it itself (Q1); `max_waiting` lowers it.
+    pub lane_waiting: NonZeroU32,
     /// Lanes at most, those that templates make included (L10).
     pub max_lanes: NonZeroU32,
     /// Attempts at most that their service has answered and that are not over yet; those beyond
@@ -90,7 +92,8 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             pool: PoolSettings::default(),
-            max_waiting: NonZeroU32::new(10_000).expect("above zero"),
+            max_waiting: NonZeroU32::new(200_000).expect("above zero"),
+            lane_waiting: NonZeroU32::new(10_000).expect("above zero"),
             max_lanes: NonZeroU32::new(10_000).expect("above zero"),
             max_answered: 1_024,
             across_lanes: AcrossLanes::Oldest,

@@ -327,7 +327,7 @@ impl Core {
             if leads == call {
                 self.return_to_queue(call);
             } else {
-                self.calls[leads].step(Step::Queue);
+                self.step(leads, Step::Queue);
                 self.line_up(leads);
             }
             self.write_shared(leads, plan);
@@ -349,14 +349,14 @@ impl Core {
 
     /// Back to its place, with its attempt given back.
     fn return_to_queue(&mut self, call: u32) {
-        self.calls[call].step(Step::Return);
+        self.step(call, Step::Return);
         self.calls[call].attempt = AttemptId(0);
         self.line_up(call);
     }
 
     /// Waits for its next attempt outside the queue, holding no slot (R1).
     fn back_off(&mut self, call: u32, until: Time) {
-        self.calls[call].step(Step::BackOff);
+        self.step(call, Step::BackOff);
         self.calls[call].attempt = AttemptId(0);
         self.calls[call].retry_at = until;
         self.moments.insert((until, Moment::Retry(call)));
@@ -438,10 +438,9 @@ impl Core {
     ) {
         self.leave_waiting(number, now);
         self.hand_over(number, now, plan);
-        let call = &mut self.calls[number];
-        let (job, lane) = (call.job, call.lane);
-        call.step(Step::Settle);
-        call.outcome = Some(Box::new(outcome));
+        let Call { job, lane, .. } = self.calls[number];
+        self.step(number, Step::Settle);
+        self.calls[number].outcome = Some(Box::new(outcome));
         if self.calls[number].rss {
             self.lanes[lane].rss.retain(|(_, other)| *other != number);
         }
@@ -455,7 +454,7 @@ impl Core {
 
     /// Takes a call out of wherever it waits; one that runs loses its attempt.
     fn leave_waiting(&mut self, number: u32, now: Now) {
-        let Call { state, job, attempt, retry_at, leader, place, .. } = self.calls[number];
+        let Call { state, job, attempt, retry_at, place, .. } = self.calls[number];
         match state {
             State::Queued => {
                 self.unqueue(number);
@@ -465,18 +464,17 @@ impl Core {
                 self.moments.remove(&(retry_at, Moment::Retry(number)));
             }
             State::Joined => {
-                let shared = self.calls.get(leader).map_or(AttemptId(0), |leader| leader.attempt);
-                self.count_shared(number, shared, now);
+                self.count_on_the_wire(number, now);
                 self.unfollow(number);
             }
             State::Parked => self.parked -= 1,
             State::Running => {
-                self.count_shared(number, attempt, now);
+                self.count_on_the_wire(number, now);
                 if let Some(known) = self.attempts.get_mut(&attempt) {
                     known.call = None;
                 }
             }
-            State::Staged | State::Due | State::Settled => {}
+            State::Staged | State::Asking | State::Due | State::Settled => {}
         }
         let within = self.jobs[job].start_within();
         if within != ANY_WAIT {
@@ -486,12 +484,23 @@ impl Core {
 
     /// A call that settles while its attempt, or the one that it shares, is on the wire: that was
     /// made, if its start is known (J1).
-    fn count_shared(&mut self, number: u32, attempt: AttemptId, now: Now) {
-        let made = self.attempts.get(&attempt).filter(|known| !known.reported && known.used);
-        if let Some(started_at) = made.and_then(|known| known.started_at) {
+    fn count_on_the_wire(&mut self, number: u32, now: Now) {
+        if let Some(started_at) = self.on_the_wire(number) {
             self.calls[number].was_out(Some(started_at), now.time);
             self.calls[number].tried();
         }
+    }
+
+    /// When the attempt started that a call makes or shares, if that is known and it is not over.
+    pub(crate) fn on_the_wire(&self, number: u32) -> Option<Time> {
+        let Call { state, attempt, leader, .. } = self.calls[number];
+        let attempt = match state {
+            State::Running => attempt,
+            State::Joined => self.calls.get(leader)?.attempt,
+            _ => return None,
+        };
+        let made = self.attempts.get(&attempt).filter(|known| !known.reported && known.used)?;
+        made.started_at
     }
 
     /// A call that goes for reasons of its own job leaves its place to the first that shares it
@@ -508,7 +517,7 @@ impl Core {
         match self.attempts.get_mut(&attempt) {
             Some(known) if self.calls[number].state == State::Running => {
                 known.call = Some(heir);
-                self.calls[heir].step(Step::TakeOver);
+                self.step(heir, Step::TakeOver);
                 self.calls[heir].attempt = attempt;
             }
             _ => self.join_queue(heir, now, plan),

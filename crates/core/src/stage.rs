@@ -53,7 +53,7 @@ impl Core {
             self.settle(call, Outcome::Duplicate { of }, now, plan);
         } else if let Some(key) = self.jobs[job].cache_key().cloned() {
             self.hold_rss(call);
-            self.calls[call].step(Step::Ask);
+            self.step(call, Step::Ask);
             let lane = self.lanes[self.calls[call].lane].name.clone();
             let job = self.jobs[job].id;
             plan.lookups.push(Asked { job, call, lookup: Lookup { lane, key } });
@@ -94,7 +94,7 @@ impl Core {
         for (Asked { job, call, lookup }, answer) in asked.into_iter().zip(answers) {
             // Its job may have ended within the turn, and its number may be another's by now.
             let still_asks = self.calls.get(call).is_some_and(|found| {
-                found.state == State::Staged && self.jobs[found.job].id == job
+                found.state == State::Asking && self.jobs[found.job].id == job
             });
             match answer {
                 _ if !still_asks => {}
@@ -160,7 +160,7 @@ impl Core {
         self.same_calls.remove(lane, key, leader);
         self.same_calls.insert(lane, key, call);
         let mut followers = self.followers.remove(&leader).unwrap_or_default();
-        self.calls[leader].step(Step::Follow);
+        self.step(leader, Step::Follow);
         followers.insert(0, leader);
         for &follower in &followers {
             self.calls[follower].leader = call;
@@ -169,7 +169,7 @@ impl Core {
     }
 
     pub(crate) fn follow(&mut self, call: u32, leader: u32) {
-        self.calls[call].step(Step::Follow);
+        self.step(call, Step::Follow);
         self.calls[call].leader = leader;
         self.calls[call].max_wait = self.max_wait(call);
         self.followers.entry(leader).or_default().push(call);
@@ -259,10 +259,10 @@ impl Core {
         }
         self.calls[call].place.seq = seq;
         self.calls[call].max_wait = self.max_wait(call);
-        if matches!(self.calls[call].state, State::Staged | State::Due) {
+        if matches!(self.calls[call].state, State::Staged | State::Asking | State::Due) {
             self.watch_start(call);
         }
-        self.calls[call].step(Step::Queue);
+        self.step(call, Step::Queue);
         self.line_up(call);
         if self.begins_late(call) {
             self.write_call(call, plan);
@@ -286,7 +286,7 @@ impl Core {
         if self.calls[call].requests() == 0 {
             self.watch_start(call);
         }
-        self.calls[call].step(Step::Queue);
+        self.step(call, Step::Queue);
         self.line_up(call);
     }
 

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use crate::call::{Call, State, Step};
+use crate::callers::Callers;
 use crate::calls::Calls;
 use crate::core::{Core, Job, Moment, Rare};
+use crate::due::Due;
 use crate::job::{
-    Admission, Blob, Due, JobId, JobSpec, LONGEST_KEY, MOST_CALLS, OnDuplicate, Submission,
-    SubmitError, Terms,
+    Admission, Blob, JobId, JobSpec, LONGEST_KEY, MOST_CALLS, OnDuplicate, Submission, SubmitError,
+    Terms,
 };
 use crate::limits::Limits;
 use crate::mutant::Mutant;
@@ -48,14 +50,11 @@ impl Core {
         if let Some(first) = self.same_work(&submission, now) {
             return Ok(self.duplicate(first, submission, now, plan));
         }
-        let due = due_wall(submission.due, now);
-        let calls = submission.spec.stages.first().map_or(0, Vec::len);
-        let room = self.settings.max_waiting.get() as usize;
-        // Calls whose cache is still being asked will wait, most of them.
-        let waiting = self.waiting + plan.lookups.len();
-        let bound = entry == Entry::New && due.is_none() && !Mutant::NoBound.on();
-        if bound && waiting + calls > room {
-            return Ok(Admission::Refused { retry_at: now.wall_time(self.room_at(now)) });
+        let due = submission.due.later(now);
+        if entry == Entry::New && due.is_none() && !Mutant::NoBound.on() {
+            if let Some(refused) = self.refusal(&submission, kind, now, plan)? {
+                return Ok(refused);
+            }
         }
         if let Some(at) = self.too_late(&submission, now) {
             return Ok(too_late(&submission, at, now));
@@ -64,8 +63,7 @@ impl Core {
         let terms = Terms {
             priority: submission.priority,
             due,
-            deadline: submission.deadline.map(|span| now.time + span),
-            callers: 1,
+            callers: Callers::one(deadline(&submission, now)),
         };
         let id = JobId(self.next.job);
         self.next.job += 1;
@@ -80,12 +78,8 @@ impl Core {
 
     /// Lets a new job into its queues, or to where it waits until it is due.
     fn admit(&mut self, job: u32, now: Now, plan: &mut Plan) {
-        let (due, deadline) = (self.jobs[job].due(), self.jobs[job].deadline);
-        if deadline != Time::NEVER {
-            self.moments.insert((deadline, Moment::Deadline(job)));
-        }
-        // A job without calls has nothing to wait for (J1).
-        if due > now.wall && self.jobs[job].left > 0 {
+        self.watch_deadline(job);
+        if self.jobs[job].due().is_some() {
             self.delay(job);
         } else {
             self.begin_stage(job, now, plan);
@@ -94,12 +88,13 @@ impl Core {
 
     /// Puts a job aside until it is due.
     pub(crate) fn delay(&mut self, job: u32) {
-        self.due.insert((self.jobs[job].due(), job));
+        let due = self.jobs[job].due().expect("only work due later is put aside");
+        self.due.insert(due, job);
         let stage = self.jobs[job].stage;
         for at in 0..self.jobs[job].calls.len() {
             let call = self.jobs[job].calls[at];
             if self.calls[call].stage == stage && !self.calls[call].is_settled() {
-                self.calls[call].step(Step::Delay);
+                self.step(call, Step::Delay);
             }
         }
         if let Some(key) = self.jobs[job].schedule_key().cloned() {
@@ -109,9 +104,8 @@ impl Core {
 
     /// The job is due, or no longer: its schedule key is free (D2).
     pub(crate) fn leave_due(&mut self, job: u32) {
-        let due = self.jobs[job].due();
-        if due > Time::ZERO
-            && self.due.remove(&(due, job))
+        if let Some(due) = self.jobs[job].due()
+            && self.due.remove(due, job)
             && let Some(key) = self.jobs[job].schedule_key().cloned()
         {
             self.schedule_keys.remove(0, &key, job);
@@ -127,6 +121,9 @@ impl Core {
         if let Some(tenant) = &spec.tenant {
             check_name("tenant", tenant)?;
         }
+        if spec.stages.is_empty() || spec.stages.iter().any(Vec::is_empty) {
+            return Err(SubmitError::NoLanes);
+        }
         let calls = spec.stages.iter().map(Vec::len).sum::<usize>();
         if calls > MOST_CALLS || spec.stages.len() > MOST_CALLS {
             return Err(SubmitError::TooManyCalls(calls.max(spec.stages.len())));
@@ -140,9 +137,12 @@ impl Core {
             ("schedule key", &spec.schedule_key),
             ("cache key", &spec.cache_key),
         ] {
-            let size = key.as_ref().map_or(0, |key| key.len());
-            if size > LONGEST_KEY {
-                return Err(SubmitError::KeyTooLong { what, size });
+            match key.as_ref().map(|key| key.len()) {
+                Some(0) => return Err(SubmitError::EmptyKey(what)),
+                Some(size) if size > LONGEST_KEY => {
+                    return Err(SubmitError::KeyTooLong { what, size });
+                }
+                _ => {}
             }
         }
         for (what, span) in [
@@ -239,7 +239,7 @@ impl Core {
         let rare = Rare {
             schedule_key: spec.schedule_key.clone(),
             cache_key: spec.cache_key.clone(),
-            due: terms.due.unwrap_or(Time::ZERO),
+            due: terms.due,
             start_within: spec.start_within.unwrap_or(crate::call::ANY_WAIT),
             retry: spec.retry,
             not_applicable: spec.not_applicable.clone().into(),
@@ -251,11 +251,10 @@ impl Core {
             priority: terms.priority.unwrap_or_default(),
             named: terms.priority.is_some(),
             until: spec.until,
-            callers: terms.callers,
+            callers: terms.callers.clone(),
             cost: spec.cost,
             key: spec.key.clone(),
             submitted_at: record.submitted_at,
-            deadline: terms.deadline.unwrap_or(Time::NEVER),
             max_wait: spec.max_wait,
             rare: (rare != Rare::default()).then(|| Box::new(rare)),
             stage: 0,
@@ -311,7 +310,7 @@ impl Core {
         let spec = &submission.spec;
         let by_key =
             spec.key.as_ref().and_then(|key| find(&self.keys, key, |job| job.key.as_ref()));
-        let later = due_wall(submission.due, now).is_some();
+        let later = submission.due.later(now).is_some();
         by_key.or_else(|| {
             let key = spec.schedule_key.as_ref().filter(|_| later)?;
             find(&self.schedule_keys, key, Job::schedule_key)
@@ -339,11 +338,11 @@ impl Core {
         }
     }
 
-    /// One more caller: the higher priority and the later deadline count (D1).
+    /// One more caller: the higher priority counts, and each keeps its own deadline (D1).
     fn join(&mut self, job: u32, submission: &Submission, now: Now, plan: &mut Plan) {
-        let deadline = submission.deadline.map_or(Time::NEVER, |span| now.time + span);
-        self.jobs[job].callers += 1;
-        self.set_deadline(job, self.jobs[job].deadline.max(deadline));
+        self.unwatch_deadline(job);
+        self.jobs[job].callers.join(deadline(submission, now));
+        self.watch_deadline(job);
         let priority = submission.priority.unwrap_or_default();
         if priority < self.jobs[job].priority {
             self.raise(job, priority);
@@ -351,12 +350,17 @@ impl Core {
         self.write_terms(job, plan);
     }
 
-    fn set_deadline(&mut self, job: u32, deadline: Time) {
-        let before = std::mem::replace(&mut self.jobs[job].deadline, deadline);
-        self.moments.remove(&(before, Moment::Deadline(job)));
-        if deadline != Time::NEVER {
-            self.moments.insert((deadline, Moment::Deadline(job)));
+    /// The job is looked at when the next of its callers' deadlines passes.
+    pub(crate) fn watch_deadline(&mut self, job: u32) {
+        let next = self.jobs[job].callers.first();
+        if next != Time::NEVER {
+            self.moments.insert((next, Moment::Deadline(job)));
         }
+    }
+
+    pub(crate) fn unwatch_deadline(&mut self, job: u32) {
+        let next = self.jobs[job].callers.first();
+        self.moments.remove(&(next, Moment::Deadline(job)));
     }
 
     /// Whether no call of the job has been tried.
@@ -369,10 +373,10 @@ impl Core {
 
     fn replace(&mut self, job: u32, submission: Submission, now: Now, plan: &mut Plan) {
         plan.writes.push(Write::Payload(self.jobs[job].id, submission.payload));
-        let waited_to_be_due = self.due.contains(&(self.jobs[job].due(), job));
+        let waited_to_be_due = self.jobs[job].due().is_some_and(|due| self.due.contains(due, job));
         self.leave_due(job);
-        let due = due_wall(submission.due, now);
-        self.jobs[job].set_due(due.unwrap_or(Time::ZERO));
+        let due = submission.due.later(now);
+        self.jobs[job].set_due(due);
         // Beginning may end the job at once, so its terms are written first.
         self.write_terms(job, plan);
         if self.jobs[job].calls.iter().any(|&call| self.calls[call].state == State::Parked) {
@@ -408,9 +412,8 @@ impl Core {
         let job = &self.jobs[job];
         let terms = Terms {
             priority: job.named.then_some(job.priority),
-            due: (job.due() > Time::ZERO).then_some(job.due()),
-            deadline: (job.deadline != Time::NEVER).then_some(job.deadline),
-            callers: job.callers,
+            due: job.due(),
+            callers: job.callers.clone(),
         };
         plan.writes.push(Write::Terms(job.id, terms));
     }
@@ -434,16 +437,8 @@ impl Core {
             }
         }
     }
-
-    /// When a refused caller should come again: when something may have moved, within bounds.
-    fn room_at(&self, now: Now) -> Time {
-        let (soon, late) = (now.time + Span::millis(100), now.time + Span::mins(1));
-        let opens = self.opens_at().unwrap_or(soon);
-        opens.clamp(soon, late)
-    }
 }
 
-/// The wall-clock moment that a submission is due, if that is later than now.
 /// The refusal of a job that would start at `at`.
 fn too_late(submission: &Submission, at: Time, now: Now) -> Admission {
     let known = Some(at).filter(|at| *at != Time::NEVER);
@@ -454,10 +449,7 @@ fn too_late(submission: &Submission, at: Time, now: Now) -> Admission {
     }
 }
 
-fn due_wall(due: Due, now: Now) -> Option<Time> {
-    match due {
-        Due::Now => None,
-        Due::In(span) => (span > Span::ZERO).then(|| now.wall + span),
-        Due::At(wall) => (wall > now.wall).then_some(wall),
-    }
+/// When a caller's time is over; [`Time::NEVER`] without a deadline.
+fn deadline(submission: &Submission, now: Now) -> Time {
+    submission.deadline.map_or(Time::NEVER, |span| now.time + span)
 }

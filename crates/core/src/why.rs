@@ -115,8 +115,8 @@ impl Core {
         };
         match call.state {
             State::Running | State::Settled => None,
-            State::Staged => simple(Reason::Stage, None),
-            State::Due => simple(Reason::NotBefore, Some(now.engine_time(job.due()))),
+            State::Staged | State::Asking => simple(Reason::Stage, None),
+            State::Due => simple(Reason::NotBefore, job.due().map(|due| due.engine(now))),
             State::Backoff => simple(Reason::Backoff, Some(call.retry_at)),
             State::Joined => simple(Reason::Joined, None),
             State::Parked => simple(Reason::Workers, None),

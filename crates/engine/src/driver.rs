@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
 
-use paceline_core::{AttemptId, Event, JobId, Numbered, Span, Submission, SubmitError, Time, Told};
+use paceline_core::{
+    AttemptId, Event, JobId, Numbered, Report, Span, Submission, SubmitError, Time, Told,
+};
 use paceline_store::{Store, StoreError};
 use tokio::sync::{broadcast, mpsc, oneshot};
 
@@ -34,7 +36,7 @@ pub(crate) enum Message {
     /// Anything else that is answered once.
     Ask(Input<oneshot::Sender<Reply>>),
     /// Somebody follows a job that was submitted earlier, and is answered with how it stands.
-    Follow(JobId, mpsc::UnboundedSender<News>, oneshot::Sender<Reply>),
+    Follow(JobId, Follower, oneshot::Sender<Reply>),
     /// Somebody follows a job no more.
     Unfollow(JobId),
     /// Somebody waits until nothing is left to do.
@@ -52,9 +54,16 @@ pub(crate) enum Message {
 /// Whom a turn's reply is for.
 #[derive(Debug)]
 enum Waiter {
-    Followers(Vec<mpsc::UnboundedSender<News>>),
+    Followers(Vec<Follower>),
     Asker(oneshot::Sender<Reply>),
-    Latecomer(JobId, mpsc::UnboundedSender<News>, oneshot::Sender<Reply>),
+    Latecomer(JobId, Follower, oneshot::Sender<Reply>),
+}
+
+/// One who hears of a job, until its own deadline; `Time::NEVER` for none (D1).
+#[derive(Debug)]
+pub(crate) struct Follower {
+    pub(crate) news: mpsc::UnboundedSender<News>,
+    pub(crate) deadline: Time,
 }
 
 /// Why the engine is no more.
@@ -76,7 +85,7 @@ pub(crate) struct Driver<S> {
     clock: Arc<Clock>,
     runner: Runner,
     messages: Receiver<Message>,
-    followers: HashMap<JobId, Vec<mpsc::UnboundedSender<News>>>,
+    followers: HashMap<JobId, Vec<Follower>>,
     idle: Vec<oneshot::Sender<()>>,
     events: broadcast::Sender<Event>,
     kept: broadcast::Sender<Arc<[Numbered]>>,
@@ -233,7 +242,11 @@ impl<S: Store> Driver<S> {
                     }
                 }
                 Message::Submit(jobs) => {
-                    let (jobs, followers) = jobs.into_iter().unzip();
+                    let followers = jobs.into_iter().map(|(job, news)| {
+                        let deadline = job.deadline.map_or(Time::NEVER, |span| now + span);
+                        (job, Follower { news, deadline })
+                    });
+                    let (jobs, followers) = followers.unzip();
                     inputs.push(Input::Submit(jobs, Waiter::Followers(followers)));
                 }
                 Message::Ask(Input::Submit(jobs, to) | Input::SubmitOnce(jobs, _, to))
@@ -295,6 +308,9 @@ impl<S: Store> Driver<S> {
         for event in done.events {
             self.tell(event);
         }
+        for partial in done.partials {
+            self.tell_partial(&partial);
+        }
         if !done.kept.is_empty() && self.kept.receiver_count() > 0 {
             let _ = self.kept.send(done.kept.into());
         }
@@ -310,7 +326,7 @@ impl<S: Store> Driver<S> {
             (Waiter::Followers(followers), Reply::Submitted(admissions)) => {
                 for (follower, admission) in followers.into_iter().zip(admissions) {
                     let job = admission.as_ref().ok().and_then(|admission| admission.job());
-                    let heard = follower.send(News::Admitted(Box::new(admission))).is_ok();
+                    let heard = follower.news.send(News::Admitted(Box::new(admission))).is_ok();
                     if let Some(job) = job.filter(|_| heard) {
                         self.add_follower(job, follower);
                     }
@@ -318,7 +334,7 @@ impl<S: Store> Driver<S> {
             }
             (Waiter::Latecomer(job, follower, asker), reply) => {
                 if matches!(&reply, Reply::Job(Some(view)) if view.stored.report.is_none()) {
-                    self.add_follower(job, follower);
+                    self.add_latecomer(job, follower);
                 }
                 drop(asker.send(reply));
             }
@@ -327,19 +343,40 @@ impl<S: Store> Driver<S> {
         }
     }
 
-    fn add_follower(&mut self, job: JobId, follower: mpsc::UnboundedSender<News>) {
+    fn add_follower(&mut self, job: JobId, follower: Follower) {
         let followers = self.followers.entry(job).or_default();
         // Those who left are forgotten whenever the list would have to grow.
         if followers.len() == followers.capacity() {
-            followers.retain(|follower| !follower.is_closed());
+            followers.retain(|follower| !follower.news.is_closed());
         }
         followers.push(follower);
+    }
+
+    /// A follower whose deadline passed before it could follow gets what there is at once.
+    fn add_latecomer(&mut self, job: JobId, follower: Follower) {
+        let now = self.clock.reading().now;
+        match self.machine.core().partial(job, now).filter(|_| follower.deadline <= now.time) {
+            Some(partial) => drop(follower.news.send(News::Finished(Arc::new(partial)))),
+            None => self.add_follower(job, follower),
+        }
+    }
+
+    /// The job goes on, and some of its callers have run out of time.
+    fn tell_partial(&mut self, partial: &Arc<Report>) {
+        let Some(followers) = self.followers.get_mut(&partial.job) else { return };
+        followers.retain(|follower| {
+            let over = follower.deadline <= partial.finished_at;
+            if over {
+                let _ = follower.news.send(News::Finished(partial.clone()));
+            }
+            !over
+        });
     }
 
     /// Lets go of followers that have gone, so that a job nobody follows costs nothing here.
     fn unfollow(&mut self, job: JobId) {
         if let Some(followers) = self.followers.get_mut(&job) {
-            followers.retain(|follower| !follower.is_closed());
+            followers.retain(|follower| !follower.news.is_closed());
             if followers.is_empty() {
                 self.followers.remove(&job);
             }
@@ -351,13 +388,13 @@ impl<S: Store> Driver<S> {
             Event::Settled(call, report) => {
                 if let Some(followers) = self.followers.get(&call.job) {
                     for follower in followers {
-                        let _ = follower.send(News::Settled(Box::new(report.clone())));
+                        let _ = follower.news.send(News::Settled(Box::new(report.clone())));
                     }
                 }
             }
             Event::Finished(report) => {
                 for follower in self.followers.remove(&report.job).into_iter().flatten() {
-                    let _ = follower.send(News::Finished(report.clone()));
+                    let _ = follower.news.send(News::Finished(report.clone()));
                 }
             }
             Event::Accepted(_) | Event::Started(..) | Event::Closed(..) => {}

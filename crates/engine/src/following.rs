@@ -48,7 +48,7 @@ impl Following {
 
     /// Whether it is a new job or joined one that is under way (D1).
     pub fn admission(&self) -> Admission {
-        self.admission
+        self.admission.clone()
     }
 
     /// The next outcome; nothing after the last, or when the engine has ended.
@@ -63,7 +63,8 @@ impl Following {
         None
     }
 
-    /// The report, once every call has its outcome (J1).
+    /// The report, once every call has its outcome; or, if the deadline of this caller passes
+    /// while the job goes on for others, what there is by then, marked [`partial`](Report::partial).
     pub async fn report(mut self) -> Result<Arc<Report>, Ended> {
         while self.next().await.is_some() {}
         self.report.clone().ok_or_else(|| end(&self.ended))
@@ -73,6 +74,15 @@ impl Following {
 /// Why nobody answers any more.
 pub(crate) fn end(ended: &OnceLock<Ended>) -> Ended {
     ended.get().cloned().unwrap_or(Ended::Stopped)
+}
+
+fn full(lane: Option<&str>) -> String {
+    match lane {
+        Some(lane) => format!(
+            "the lane `{lane}` has no room for more waiting calls: try again later, or raise its `max_waiting`"
+        ),
+        None => "the queue is full: try again later, or raise `max_waiting`".to_string(),
+    }
 }
 
 fn told(wait: Option<Span>) -> String {
@@ -94,11 +104,14 @@ pub enum NotSubmitted {
     /// It can never be accepted as it is.
     #[error(transparent)]
     Unacceptable(#[from] SubmitError),
-    /// No room for it now (Q1).
-    #[error("the queue is full: try again later, or raise `max_waiting`")]
+    /// No room for it now: its lane, or the whole queue, holds as many waiting calls as it may.
+    #[error("{}", full(lane.as_deref()))]
     Full {
-        /// When room is likely.
-        retry_at: std::time::SystemTime,
+        /// The lane that has no room; without it the whole queue has none.
+        lane: Option<Arc<str>>,
+        /// When room is likely; unknown where the lane is paused, or where only running calls hold
+        /// it.
+        retry_at: Option<std::time::SystemTime>,
     },
     /// Its lanes would not let it start in time (see [`Job::in_time`](crate::Job::in_time)).
     #[error("it would not start in time{}", told(*.wait))]

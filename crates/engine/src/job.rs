@@ -1,7 +1,7 @@
 //! A job as a program describes it.
 
 use std::num::{NonZeroU16, NonZeroU32};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use paceline_core::{Blob, Due, JobSpec, OnDuplicate, Priority, SpanError, Submission, Until};
 use serde::Serialize;
@@ -170,13 +170,14 @@ impl Job {
         self
     }
 
-    /// Reports what it has after so long (W2).
+    /// Reports what it has after so long (W2). A caller that joins the same work keeps its own
+    /// deadline, and gets what there is by then.
     #[must_use]
     pub fn deadline(self, after: impl IntoSpan) -> Job {
         self.span(after, |job, span| job.deadline = Some(span))
     }
 
-    /// Starts so long after its submission (W5).
+    /// Starts so long after its submission, whatever becomes of the wall clock meanwhile (W5).
     #[must_use]
     pub fn delay(self, delay: impl IntoSpan) -> Job {
         self.span(delay, |job, span| job.due = Due::In(span))
@@ -187,6 +188,11 @@ impl Job {
     pub fn due(mut self, at: SystemTime) -> Job {
         self.submission.due = Due::At(crate::clock::wall_moment(at));
         self
+    }
+
+    /// How long after its submission its deadline is, if it has one.
+    pub fn time_limit(&self) -> Option<Duration> {
+        self.submission.deadline.map(Into::into)
     }
 
     pub(crate) fn build(self) -> Result<Submission, JobError> {

@@ -27,6 +27,8 @@ enum Problem {
     Rate(#[from] RateError),
     #[error(transparent)]
     Limits(#[from] LimitsError),
+    #[error("`max_waiting` is zero: nothing could wait")]
+    MaxWaiting,
     #[error("`in_flight` is zero: nothing could run")]
     InFlight,
     #[error("`keep` needs a limit before it")]
@@ -125,6 +127,17 @@ impl Lane {
     #[must_use]
     pub fn slack(self, slack: impl IntoSpan) -> Lane {
         self.change(slack.into_span(), |limits, slack| limits.slack = Some(slack))
+    }
+
+    /// Calls that may wait on this lane; a submission beyond it is refused, and a tenth is kept for
+    /// interactive work. Without it: [`Settings::lane_waiting`](crate::Settings::lane_waiting).
+    #[must_use]
+    pub fn max_waiting(mut self, calls: u32) -> Lane {
+        match std::num::NonZeroU32::new(calls) {
+            Some(calls) => self.limits.max_waiting = Some(calls),
+            None => self.problem = self.problem.or(Some(Problem::MaxWaiting)),
+        }
+        self
     }
 
     /// How long one attempt may take.

@@ -55,9 +55,9 @@ pub use worker::{Call, Failed, Hold, Late, Outcome, Work, Worker};
 pub use jiff::tz::TimeZone;
 pub use paceline_core::{
     AcrossLanes, Admission, Announced, Answer, AttemptId, Blob, CallId, CallReport, Cancelled,
-    Event, Failure, GapFrom, GroupLimits, Happened, JobId, JobState, LaneStatus, Limits, Numbered,
-    OnCrash, OnDuplicate, Outcome as CallOutcome, Portion, Priority, Rate, Reason, Report,
-    RosterStatus, SERVICE_KIND, ServiceResult, ServiceRun, ServiceStatus, Settings, Skip, Span,
-    SubmitError, Summary, Time, UnknownLane, UnknownService, When, Why, Window,
+    DueAt, Event, Failure, GapFrom, GroupLimits, Happened, JobId, JobState, LaneStatus, Limits,
+    Numbered, OnCrash, OnDuplicate, Outcome as CallOutcome, Portion, Priority, Rate, Reason,
+    Report, RosterStatus, SERVICE_KIND, ServiceResult, ServiceRun, ServiceStatus, Settings, Skip,
+    Span, SubmitError, Summary, Time, UnknownLane, UnknownService, When, Why, Window,
 };
 pub use paceline_store::{Cursor, StoreError};

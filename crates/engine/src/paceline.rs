@@ -17,7 +17,7 @@ use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
 use crate::answer::{Filter, JobView, Question, Reply};
 use crate::builder::{Beside, Builder};
 use crate::clock::Clock;
-use crate::driver::{Commits, Driver, Ended, Message};
+use crate::driver::{Commits, Driver, Ended, Follower, Message};
 use crate::following::{Following, NotSubmitted, end};
 use crate::lane::{Lane, LaneError};
 use crate::run::{Runner, Workers};
@@ -148,9 +148,23 @@ impl Paceline {
     /// Follows a job that was submitted earlier, be it before a restart; outcomes from now on,
     /// then the report. Nothing for a job that nobody knows.
     pub async fn follow(&self, job: JobId) -> Result<Option<Following>, Ended> {
-        let (follower, news) = mpsc::unbounded_channel();
+        self.follow_until(job, Time::NEVER).await
+    }
+
+    /// The same for a caller whose job was handed in with a deadline, so long from now: if that
+    /// passes while the job goes on for others, the caller gets what there is by then.
+    pub async fn follow_within(
+        &self,
+        job: JobId,
+        deadline: Duration,
+    ) -> Result<Option<Following>, Ended> {
+        self.follow_until(job, self.shared.clock.time() + deadline.into()).await
+    }
+
+    async fn follow_until(&self, job: JobId, deadline: Time) -> Result<Option<Following>, Ended> {
+        let (news_of, news) = mpsc::unbounded_channel();
         let (asker, answer) = oneshot::channel();
-        self.send(Message::Follow(job, follower, asker))?;
+        self.send(Message::Follow(job, Follower { news: news_of, deadline }, asker))?;
         let view = match self.answered(answer).await? {
             Reply::Job(Some(view)) => view,
             Reply::Job(None) => return Ok(None),
@@ -311,8 +325,8 @@ impl Paceline {
             Reply::Run(admission) => admission?,
             other => unreachable!("a run is answered by {other:?}"),
         };
-        if let Admission::Refused { retry_at } = admission {
-            return Err(full(retry_at));
+        if let Admission::Refused { lane, retry_at } = admission {
+            return Err(full(lane, retry_at));
         }
         let job = admission.job().expect("runs join what runs already");
         let mut following = self.follow(job).await?.expect("it was accepted");
@@ -468,8 +482,8 @@ impl Paceline {
     }
 }
 
-fn full(retry_at: Time) -> NotSubmitted {
-    NotSubmitted::Full { retry_at: crate::clock::system_time(retry_at) }
+fn full(lane: Option<Arc<str>>, retry_at: Option<Time>) -> NotSubmitted {
+    NotSubmitted::Full { lane, retry_at: retry_at.map(crate::clock::system_time) }
 }
 
 /// Limits that could not be changed.

@@ -96,6 +96,8 @@ pub struct Done<T> {
     pub replies: Vec<(T, Reply)>,
     /// What to tell.
     pub events: Vec<Event>,
+    /// What callers get whose deadline has passed while their job goes on for others (D1).
+    pub partials: Vec<Arc<Report>>,
     /// The same as it is kept, if it is.
     pub kept: Vec<Numbered>,
     /// When the next turn is needed even if nothing happens.
@@ -217,7 +219,8 @@ impl<S: Store> Machine<S> {
         self.prune(now)?;
         self.forget_events()?;
         let wake_at = self.core.wake_at(now).into_iter().chain([self.prune_at]).min();
-        Ok(Done { starts, aborts: plan.aborts, replies, events: plan.events, kept, wake_at })
+        let Plan { aborts, events, partials, .. } = plan;
+        Ok(Done { starts, aborts, replies, events, partials, kept, wake_at })
     }
 
     /// Starts nothing any more; what runs may still end (B3).

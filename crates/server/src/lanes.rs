@@ -86,6 +86,9 @@ pub(crate) struct LaneForm {
     /// Failures in a row after which it rests.
     #[schema(minimum = 1)]
     fail_after: Option<u32>,
+    /// Calls that may wait on it. Without it: as the configuration says of all lanes.
+    #[schema(minimum = 1)]
+    max_waiting: Option<u32>,
 }
 
 /// Where a gap is measured from.
@@ -144,6 +147,10 @@ impl LaneForm {
             timeout: above_zero("timeout", self.timeout)?,
             group: self.group,
             fail_after: count("fail_after", self.fail_after, normal.fail_after)?,
+            max_waiting: match self.max_waiting {
+                None => None,
+                Some(most) => Some(count("max_waiting", Some(most), NonZeroU32::MIN)?),
+            },
             ..normal
         })
     }

@@ -19,6 +19,10 @@ const UNKNOWN: Duration = Duration::from_secs(30);
 /// an operator ends a pause, and trying again does not.
 const PAUSED: &str = "paused";
 
+/// The reason of a job for which there is no room. Where no moment is named, the lane is paused or
+/// only running calls hold it.
+const ROOM: &str = "room";
+
 /// What went wrong. Boxed, because answers are mostly good.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(transparent)]
@@ -169,7 +173,8 @@ impl IntoResponse for Problem {
         let mut response = (self.status(), body).into_response();
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        let later = matches!(self.0.status, 429 | 503) && self.0.reason != PAUSED;
+        let later =
+            matches!(self.0.status, 429 | 503) && ![PAUSED, ROOM].contains(&&*self.0.reason);
         if let Some(after) = self.0.retry_after.or(later.then_some(UNKNOWN)) {
             // Whole seconds, and never too early.
             let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
@@ -189,9 +194,13 @@ impl From<Ended> for Problem {
 pub(crate) fn not_submitted(error: &NotSubmitted, now: SystemTime) -> Problem {
     let detail = error.to_string();
     match error {
-        NotSubmitted::Full { retry_at } => {
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "room", detail)
-                .later(Some(*retry_at), now)
+        NotSubmitted::Full { lane, retry_at } => {
+            let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, ROOM, detail);
+            let problem = problem.later(*retry_at, now);
+            match lane {
+                Some(lane) => problem.about(lane),
+                None => problem,
+            }
         }
         NotSubmitted::TooLate { wait, retry_at } => {
             Problem::new(StatusCode::TOO_MANY_REQUESTS, "start_within", detail)
@@ -219,6 +228,9 @@ fn submit_error(error: &SubmitError) -> Problem {
         SubmitError::UnknownLane(lane) => {
             let status = StatusCode::UNPROCESSABLE_ENTITY;
             Problem::new(status, "unknown_lane", error.to_string()).about(lane)
+        }
+        SubmitError::NoLanes => {
+            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "no_lanes", error.to_string())
         }
         SubmitError::LaneTwice(lane) | SubmitError::CostTooHigh { lane, .. } => problem.about(lane),
         SubmitError::TooManyLanes { lane, .. } => {

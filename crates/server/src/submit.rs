@@ -49,7 +49,7 @@ pub(crate) struct Admissions {
     ),
     responses(
         (status = 202, description = "What became of each", body = Admissions),
-        (status = 200, description = "The same, with all reports", body = Admissions),
+        (status = 200, description = "The same, with all reports; one that is `partial` is what there was at the deadline of this request, while the job goes on for other callers", body = Admissions),
         (status = 409, description = "The same work is under way and `on_duplicate` is `refuse`, or a request with this key is being answered", body = Problem),
         (status = 422, description = "A job that can never be accepted as it is, or a key that was used with another body", body = Problem),
         (status = 503, description = "No room: try again then", body = Problem),
@@ -61,7 +61,7 @@ pub(crate) async fn submit(
     request: Request<Body>,
 ) -> Answer<Response> {
     let headers = request.headers().clone();
-    let wait = wait_of(&headers);
+    let (wait, arrived_at) = (wait_of(&headers), Instant::now());
     let body = shared.json(request).await?;
     let alone = body.trim_ascii_start().first() != Some(&b'[');
     let pass = shared.in_flight.enter(&caller, &headers, &body)?;
@@ -81,7 +81,7 @@ pub(crate) async fn submit(
     }
     let mut status = StatusCode::ACCEPTED;
     if let Some(wait) = wait
-        && attend(&shared, &mut told, wait).await?
+        && attend(&shared, &mut told, wait, arrived_at).await?
     {
         status = StatusCode::OK;
     }
@@ -126,9 +126,12 @@ async fn admit(shared: &Shared, wishes: Vec<Wish>, pass: Option<&Pass>) -> Answe
         }
     }
     let refused = || problems.iter().map(|(place, it)| (*place, it.remembered())).collect();
+    let limits: Vec<_> = good.iter().map(Job::time_limit).collect();
     let told = shared.pace.hand_in(good, pass.map(|pass| pass.once(refused()))).await?;
     let now = shared.pace.now();
-    let mut told = told.into_iter().map(|it| Admitted::of(it, now));
+    let mut told = told.into_iter().zip(limits).map(|(it, time_limit)| {
+        Admitted::of(it, now).map(|admitted| Admitted { time_limit, ..admitted })
+    });
     let each = (0..count).map(|place| {
         let refused = problems.remove(&place).map(Err);
         let told = refused.unwrap_or_else(|| told.next().expect("one for each that is good"));
@@ -159,13 +162,24 @@ fn wait_of(headers: &HeaderMap) -> Option<Duration> {
     seconds.map(|seconds| Duration::from_secs(seconds.min(LONGEST_WAIT)))
 }
 
-/// Waits for reports; says whether all came.
-async fn attend(shared: &Shared, told: &mut [Admitted], wait: Duration) -> Answer<bool> {
+/// Waits for reports, or for what there is at a caller's own deadline; says whether all came.
+async fn attend(
+    shared: &Shared,
+    told: &mut [Admitted],
+    wait: Duration,
+    arrived_at: Instant,
+) -> Answer<bool> {
     let until = Instant::now() + wait;
     let mut following = Vec::with_capacity(told.len());
     for admitted in told.iter() {
         following.push(match admitted.job {
-            Some(job) => shared.pace.follow(JobId(job)).await?,
+            Some(job) => match admitted.time_limit {
+                Some(limit) => {
+                    let left = limit.saturating_sub(arrived_at.elapsed());
+                    shared.pace.follow_within(JobId(job), left).await?
+                }
+                None => shared.pace.follow(JobId(job)).await?,
+            },
             None => None,
         });
     }

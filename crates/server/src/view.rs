@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 use paceline::{
-    Admission, JobState, JobView, LaneStatus, NotSubmitted, Paceline, Priority, Report, Span, Why,
+    Admission, DueAt, JobState, JobView, LaneStatus, NotSubmitted, Paceline, Priority, Report,
+    Span, Time, Why,
 };
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -120,8 +121,11 @@ impl JobShown {
             key: record.spec.key.as_ref().map(|key| String::from_utf8_lossy(key).into_owned()),
             tenant: record.spec.tenant.clone(),
             submitted_at: at(record.submitted_at),
-            due_at: record.terms.due.map(|due| stamp(wall(due))),
-            deadline_at: record.terms.deadline.map(at),
+            due_at: record.terms.due.map(|due| match due {
+                DueAt::Wall(date) => stamp(wall(date)),
+                DueAt::Engine(moment) => at(moment),
+            }),
+            deadline_at: Some(record.terms.callers.last()).filter(|it| *it != Time::NEVER).map(at),
             finished_at,
         }
     }
@@ -149,6 +153,9 @@ pub(crate) struct Admitted {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<crate::openapi::JobDoc>)]
     pub(crate) report: Option<Arc<Report>>,
+    /// How long its own caller wanted to wait at most.
+    #[serde(skip)]
+    pub(crate) time_limit: Option<Duration>,
 }
 
 /// `accepted`: a new job. `joined`: the same work is under way. `replaced`: the waiting job has the
@@ -175,8 +182,9 @@ impl Admitted {
             Ok(Admission::Duplicate(job)) => {
                 return Err(not_submitted(&NotSubmitted::Duplicate(job), now));
             }
-            Ok(Admission::Refused { retry_at }) => {
-                return Err(not_submitted(&NotSubmitted::Full { retry_at: wall(retry_at) }, now));
+            Ok(Admission::Refused { lane, retry_at }) => {
+                let retry_at = retry_at.map(wall);
+                return Err(not_submitted(&NotSubmitted::Full { lane, retry_at }, now));
             }
             Ok(Admission::TooLate { wait, retry_at }) => {
                 let retry_at = retry_at.map(wall);
@@ -184,13 +192,27 @@ impl Admitted {
             }
             Err(error) => return Err(not_submitted(&error, now)),
         };
-        Ok(Admitted { job: Some(job.0), admission, retry_at: None, problem: None, report: None })
+        Ok(Admitted {
+            job: Some(job.0),
+            admission,
+            retry_at: None,
+            problem: None,
+            report: None,
+            time_limit: None,
+        })
     }
 
     /// One that was refused, among others that were not.
     pub(crate) fn refused(problem: Problem) -> Admitted {
         let retry_at = problem.retry_at().map(str::to_string);
-        Admitted { job: None, admission: "refused", retry_at, problem: Some(problem), report: None }
+        Admitted {
+            job: None,
+            admission: "refused",
+            retry_at,
+            problem: Some(problem),
+            report: None,
+            time_limit: None,
+        }
     }
 }
 
@@ -244,6 +266,8 @@ pub(crate) struct Rules {
     group: Option<String>,
     /// Failures in a row after which it rests.
     fail_after: u32,
+    /// Calls that may wait on it.
+    max_waiting: u32,
 }
 
 fn gaps(lane: &LaneStatus) -> BTreeMap<&'static str, String> {
@@ -274,6 +298,7 @@ impl LaneShown {
                 timeout: text(lane.limits.timeout),
                 group: lane.limits.group.clone(),
                 fail_after: lane.limits.fail_after.get(),
+                max_waiting: lane.max_waiting,
             },
         }
     }

@@ -192,6 +192,7 @@ fn setup(rng: &mut Rng) -> Setup {
     settings.pool.lane_share = Portion::thousandths(*rng.pick(&[500, 1_000, 300]));
     settings.pool.step = *rng.pick(&[Span::ZERO, Span::secs(1)]);
     settings.max_waiting = n(*rng.pick(&[4, 20, 100, 1_000]));
+    settings.lane_waiting = n(*rng.pick(&[2, 10, 30, 1_000]));
     settings.max_answered = *rng.pick(&[0, 1, 3, 1_024, 1_024, 1_024]);
     settings.max_lanes = n(*rng.pick(&[9, 1_000]));
     settings.age_after = *rng.pick(&[Span::secs(20), Span::secs(60), Span::mins(5)]);
@@ -287,6 +288,7 @@ fn limits(rng: &mut Rng) -> Limits {
     limits.in_flight = n(*rng.pick(&[1, 1, 2, 4]));
     limits.timeout = rng.one_in(2).then(|| Span::millis(*rng.pick(&[500, 3_000, 15_000])));
     limits.fail_after = n(rng.range(2, 5));
+    limits.max_waiting = rng.one_in(4).then(|| n(rng.range(1, 12)));
     limits.slack =
         *rng.pick(&[None, Some(Span::ZERO), Some(Span::millis(30)), Some(Span::secs(1))]);
     // A way that takes longer than the whole call may lets nothing ever succeed.

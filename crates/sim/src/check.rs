@@ -3,6 +3,7 @@
 //! Promises come from the durable writes, facts from the wire. Each violation names the rule that
 //! it breaks. The rules are written down here a second time, from their text, in the plainest way.
 
+mod admitted;
 mod jobs;
 mod lanes;
 mod order;
@@ -17,10 +18,11 @@ use std::sync::Arc;
 
 use paceline::turn::{Input, LaneAct};
 use paceline_core::{
-    Admission, AttemptId, Blob, JobId, LaneId, Now, Numbered, Priority, Setup, Span, Time, Told,
-    Write,
+    Admission, AttemptId, Blob, JobId, LaneId, Now, Numbered, Priority, Setup, Span, Submission,
+    Time, Told, Write,
 };
 
+pub(crate) use admitted::Answered;
 use jobs::JobBook;
 use lanes::{GroupBook, LaneBook};
 use services::Runs;
@@ -49,6 +51,7 @@ pub(crate) enum Heard {
     Answered(AttemptId),
     Told(AttemptId, Told, u64),
     Ended(AttemptId),
+    Submit(Vec<Submission>),
     Cancel(JobId),
     Lane(Arc<str>, LaneAct),
     Run(Arc<str>),
@@ -64,8 +67,8 @@ impl Heard {
             Input::Cancel(job, _) => Heard::Cancel(*job),
             Input::Lane(lane, act, _) => Heard::Lane(lane.clone(), act.clone()),
             Input::RunService(name, _) => Heard::Run(name.clone()),
-            Input::Submit(..)
-            | Input::SubmitOnce(..)
+            Input::Submit(jobs, _) => Heard::Submit(jobs.clone()),
+            Input::SubmitOnce(..)
             | Input::Retry(..)
             | Input::Ask(..)
             | Input::ResetService(..)
@@ -109,6 +112,8 @@ pub(crate) struct Book {
     started: Vec<order::Started>,
     turns: order::Turns,
     cancelled: Vec<JobId>,
+    /// By lane, the calls that may have waited there when the turn began.
+    may_have_waited: BTreeMap<Arc<str>, usize>,
     runs: Runs,
     last_event: u64,
     halted: bool,
@@ -137,6 +142,7 @@ impl Book {
             started: Vec::new(),
             turns: order::Turns::default(),
             cancelled: Vec::new(),
+            may_have_waited: BTreeMap::new(),
             runs: Runs::default(),
             last_event: 0,
             halted: false,
@@ -183,6 +189,7 @@ impl Book {
         now: Now,
         heard: &[Heard],
         writes: &[Write],
+        answered: Option<&Answered>,
         wake_at: Option<Time>,
     ) {
         if let Some(must) = self.must_wake {
@@ -196,6 +203,7 @@ impl Book {
         self.started.clear();
         self.cancelled.clear();
         self.runs.asked.clear();
+        self.count_candidates();
         self.come_due();
         for heard in heard {
             if !matches!(heard, Heard::Lane(lane, act) if ignored(lane, act, writes)) {
@@ -207,6 +215,7 @@ impl Book {
         for write in writes {
             self.digest(write);
         }
+        self.check_answers(heard, answered);
         // Who is on the way out starts nothing, and that is right.
         if self.halted {
             self.must_wake = None;
@@ -231,6 +240,7 @@ impl Book {
                 self.call_hears(*attempt, told, *roll);
             }
             Heard::Ended(attempt) => self.slot_freed(*attempt),
+            Heard::Submit(_) => {}
             Heard::Cancel(job) => self.cancelled.push(*job),
             Heard::Lane(lane, act) => self.lane_act(lane, act),
             Heard::Run(service) => self.runs.asked.push(service.clone()),
@@ -290,7 +300,7 @@ impl Book {
     }
 
     /// A caller was told what became of its submission.
-    pub(crate) fn answered(&mut self, admission: Admission, at: Time) {
+    pub(crate) fn answered(&mut self, admission: &Admission, at: Time) {
         let Some(job) = admission.job() else { return };
         self.answered.insert(job);
         if !self.jobs.contains_key(&job) && !self.finished.contains(&job) {

@@ -51,7 +51,7 @@ impl Counts {
         }
     }
 
-    pub(crate) fn admission(&mut self, admission: Admission) {
+    pub(crate) fn admission(&mut self, admission: &Admission) {
         match admission {
             Admission::Accepted(_) => self.jobs += 1,
             Admission::Joined(_) => self.more("joined"),

@@ -103,6 +103,12 @@ impl Wish {
         self.with(|job| job.due = Due::In(span(after)))
     }
 
+    /// Due at a date, so long after the world began.
+    #[must_use]
+    pub fn date(self, after: &str) -> Wish {
+        self.with(|job| job.due = Due::At(crate::clock::DAWN + span(after)))
+    }
+
     /// With so much time in all.
     #[must_use]
     pub fn deadline(self, within: &str) -> Wish {
@@ -422,6 +428,11 @@ impl World {
     /// The report of a finished job.
     pub fn report(&self, label: u64) -> Arc<Report> {
         self.reports[&self.by_label[&label]].clone()
+    }
+
+    /// What callers got whose deadline passed before the end, in order.
+    pub fn partials(&self) -> &[Arc<Report>] {
+        &self.partials
     }
 
     /// The number that the engine gave a job.

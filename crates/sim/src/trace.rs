@@ -40,7 +40,7 @@ impl Trace {
     }
 
     /// What became of a submission.
-    pub(crate) fn admission(&mut self, at: Time, label: u64, admission: Admission) {
+    pub(crate) fn admission(&mut self, at: Time, label: u64, admission: &Admission) {
         match admission {
             Admission::Accepted(job) if job.0 == label => {}
             Admission::Accepted(job) => {
@@ -59,9 +59,11 @@ impl Trace {
                 let wait = wait.map_or_else(|| "nobody knows how long".into(), |it| it.to_string());
                 self.note(at, format_args!("submit {label}: too late, it would wait {wait}"));
             }
-            Admission::Refused { retry_at } => {
-                let retry_at = seconds(retry_at);
-                self.note(at, format_args!("submit {label}: no room, again at {retry_at}"));
+            Admission::Refused { lane, retry_at } => {
+                let on = lane.as_ref().map(|lane| format!(" on {lane}")).unwrap_or_default();
+                let again = retry_at.map(|at| format!(", again at {}", seconds(at)));
+                let again = again.unwrap_or_default();
+                self.note(at, format_args!("submit {label}: no room{on}{again}"));
             }
         }
     }

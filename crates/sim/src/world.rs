@@ -15,7 +15,7 @@ use paceline_core::{
 use paceline_store::Memory;
 
 use crate::agenda::{Act, Agenda, Next};
-use crate::check::{Book, Heard};
+use crate::check::{Answered, Book, Heard};
 use crate::clock::Clock;
 use crate::counts::Counts;
 use crate::disk::{Disk, Fault, Faulty, TapHandle};
@@ -64,6 +64,8 @@ pub struct World {
     pub(crate) strict: BTreeMap<Arc<str>, Strict>,
     /// Reports of a story, to be looked at.
     pub(crate) reports: BTreeMap<JobId, Arc<Report>>,
+    /// What callers got whose deadline passed before the end.
+    pub(crate) partials: Vec<Arc<Report>>,
     pub(crate) labels: BTreeMap<JobId, u64>,
     pub(crate) by_label: BTreeMap<u64, JobId>,
     pub(crate) next_label: u64,
@@ -101,6 +103,7 @@ impl World {
             latency: Span::secs(1),
             strict: BTreeMap::new(),
             reports: BTreeMap::new(),
+            partials: Vec::new(),
             labels: BTreeMap::new(),
             by_label: BTreeMap::new(),
             next_label: 1,
@@ -351,8 +354,10 @@ impl World {
             (self.clock.stepped, self.clock.rebooted) = (false, false);
         }
         if failed != Some(Fault::Lost) {
-            let wake_at = done.as_ref().ok().and_then(|done| done.wake_at);
-            self.book.turn(reading.now, &heard, &writes, wake_at);
+            let done = done.as_ref().ok();
+            let answered = done.map(answered);
+            let wake_at = done.and_then(|done| done.wake_at);
+            self.book.turn(reading.now, &heard, &writes, answered.as_ref(), wake_at);
         }
         let Ok(done) = done else {
             self.start_too_early();
@@ -408,6 +413,12 @@ impl World {
             }
             self.trace.event(self.clock.truth, event);
         }
+        for partial in &done.partials {
+            self.trace.note(self.clock.truth, format_args!("partial #{}", partial.job));
+            if self.trace.keep == Keep::Lines {
+                self.partials.push(partial.clone());
+            }
+        }
         for (to, reply) in done.replies {
             self.reply(&to, reply);
         }
@@ -425,15 +436,15 @@ impl World {
             let at = self.clock.truth;
             match admission {
                 Ok(admission) => {
-                    self.book.answered(admission, at);
-                    self.counts.admission(admission);
+                    self.book.answered(&admission, at);
+                    self.counts.admission(&admission);
                     if let Admission::Accepted(job) = admission {
                         self.labels.insert(job, label);
                     }
                     if let Some(job) = admission.job() {
                         self.by_label.insert(label, job);
                     }
-                    self.trace.admission(at, label, admission);
+                    self.trace.admission(at, label, &admission);
                 }
                 Err(error) => {
                     self.counts.rejected += 1;
@@ -459,4 +470,14 @@ impl World {
     pub(crate) fn close(&mut self) -> Option<Faulty> {
         self.machine.take().map(Machine::into_store)
     }
+}
+
+/// What a turn told its callers.
+fn answered(done: &Done<Ticket>) -> Answered {
+    let replies = done.replies.iter().filter_map(|(_, reply)| match reply {
+        Reply::Submitted(admissions) => Some(admissions.clone()),
+        _ => None,
+    });
+    let partials = done.partials.iter().map(|partial| partial.job).collect();
+    Answered { answers: replies.collect(), partials }
 }

@@ -2,6 +2,8 @@
 
 #[path = "scenarios/answered.rs"]
 mod answered;
+#[path = "scenarios/callers.rs"]
+mod callers;
 #[path = "scenarios/durability.rs"]
 mod durability;
 #[path = "scenarios/jobs.rs"]
@@ -10,6 +12,8 @@ mod jobs;
 mod limits;
 #[path = "scenarios/order.rs"]
 mod order;
+#[path = "scenarios/room.rs"]
+mod room;
 #[path = "scenarios/same_work.rs"]
 mod same_work;
 #[path = "scenarios/services.rs"]

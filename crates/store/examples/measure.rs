@@ -118,8 +118,7 @@ fn lane(id: u64) -> u64 {
 }
 
 fn accepted(id: u64, specs: &[Arc<JobSpec>]) -> Write {
-    let terms =
-        Terms { priority: Some(Priority::Background), due: None, deadline: None, callers: 1 };
+    let terms = Terms { priority: Some(Priority::Background), ..Terms::default() };
     let spec = specs[lane(id) as usize].clone();
     let record = JobRecord { id: JobId(id), submitted_at: moment(id), terms, spec };
     Write::Job(record, vec![b'x'; PAYLOAD].into())
@@ -152,7 +151,12 @@ fn ended(id: u64, specs: &[Arc<JobSpec>], trace: Trace) -> [Write; 2] {
     };
     let (job, finished_at) = (JobId(id), moment(id));
     let (state, answer) = (JobState::Done, Answer::Conclusive);
-    [attempt, Write::Finish(Report { job, state, answer, finished_at, calls: vec![call] }.into())]
+    [
+        attempt,
+        Write::Finish(
+            Report { job, state, answer, finished_at, calls: vec![call], partial: false }.into(),
+        ),
+    ]
 }
 
 fn moment(id: u64) -> Time {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use paceline_core::{
     AddedCall, Announced, Answer, AttemptId, CachedAnswer, CachedValue, CallId, CallRecord,
-    CallReport, Counters, Failure, JobId, JobRecord, JobSpec, JobState, LaneId, LaneRecord, Lookup,
-    Membership, OnDuplicate, Outcome, Priority, Rate, Record, Report, Reservation, SettledCall,
-    Skip, SlowRecord, Span, Stamp, Terms, Time, Until, Write,
+    CallReport, Callers, Counters, DueAt, Failure, JobId, JobRecord, JobSpec, JobState, LaneId,
+    LaneRecord, Lookup, Membership, OnDuplicate, Outcome, Priority, Rate, Record, Report,
+    Reservation, SettledCall, Skip, SlowRecord, Span, Stamp, Terms, Time, Until, Write,
 };
 
 use crate::{Among, Cursor, PRUNE_STEP, Store, StoredJob};
@@ -185,7 +185,10 @@ fn a_write_replaces_what_it_names(place: &mut Place) {
         Write::Job(job(2), b"kept".as_slice().into()),
         Write::Call(call(1, 0)),
     ]);
-    let terms = Terms { priority: None, due: Some(Time(4)), deadline: Some(Time(5)), callers: 3 };
+    let mut callers = Callers::alike(Time(5), 3);
+    callers.join(Time(4));
+    callers.join(Time::NEVER);
+    let terms = Terms { priority: None, due: Some(DueAt::Engine(Time(4))), callers };
     let later = CallRecord { attempts: 9, ..call(1, 0) };
     let slower = LaneRecord { failures: 2, ..lane(1) };
     place.commit(&[
@@ -204,7 +207,7 @@ fn a_write_replaces_what_it_names(place: &mut Place) {
 
 fn a_later_write_of_a_batch_sees_the_earlier_ones(place: &mut Place) {
     let done = report(1, 5, vec![]);
-    let terms = Terms { callers: 2, ..job(1).terms };
+    let terms = Terms { callers: Callers::alike(Time::NEVER, 2), ..job(1).terms };
     place.commit(&[
         Write::Job(job(1), b"x".as_slice().into()),
         Write::Terms(JobId(1), terms.clone()),
@@ -432,7 +435,7 @@ fn attempts(place: &mut Place) -> Vec<u64> {
 }
 
 fn job(id: u64) -> JobRecord {
-    let terms = Terms { priority: None, due: None, deadline: None, callers: 1 };
+    let terms = Terms::default();
     let spec = Arc::new(JobSpec::new("fetch", &["host:a"]));
     JobRecord { id: JobId(id), submitted_at: Time(id * 10), terms, spec }
 }
@@ -440,9 +443,8 @@ fn job(id: u64) -> JobRecord {
 fn job_with_everything(id: u64) -> JobRecord {
     let terms = Terms {
         priority: Some(Priority::Interactive),
-        due: Some(Time(1 << 60)),
-        deadline: Some(Time::NEVER),
-        callers: u32::MAX,
+        due: Some(DueAt::Wall(Time(1 << 60))),
+        callers: Callers::alike(Time(1 << 61), u32::MAX),
     };
     let spec = JobSpec {
         stages: vec![vec!["a".into(), "b".into()], vec![], vec!["ü".into()]],
@@ -537,6 +539,7 @@ fn report(job: u64, finished_at: u64, calls: Vec<CallReport>) -> Report {
         answer: Answer::All,
         finished_at: Time(finished_at),
         calls,
+        partial: false,
     }
 }
 

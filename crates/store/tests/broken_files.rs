@@ -28,7 +28,7 @@ fn directory() -> tempfile::TempDir {
 }
 
 fn job(id: u64) -> Write {
-    let terms = Terms { priority: None, due: None, deadline: None, callers: 1 };
+    let terms = Terms::default();
     let spec = JobSpec::new("fetch", &["host:a"]).into();
     let payload: Blob = b"x".as_slice().into();
     Write::Job(JobRecord { id: JobId(id), submitted_at: Time(1), terms, spec }, payload)

@@ -82,7 +82,9 @@ pub(super) fn engine(options: &Options, mut builder: Builder) -> Builder {
         // Files that wait for the disk, and files that wait for their pieces.
         settings.max_answered = (MOST_WAITING + MOST_SPLIT) as u32;
         settings.across_lanes = AcrossLanes::Turns;
-        settings.max_waiting = many(2 * MOST_OPEN);
+        // Every file and piece of a run may wait on one host.
+        settings.max_waiting = many(4 * MOST_OPEN);
+        settings.lane_waiting = settings.max_waiting;
         settings.max_lanes = many(4 * MOST_OPEN);
     })
 }

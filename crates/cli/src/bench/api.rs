@@ -33,6 +33,7 @@ const CONFIG: &str = "\
 path = \"bench.db\"
 [queue]
 max_waiting = 100000000
+lane_waiting = 100000000
 [lanes.shop]
 url = \"http://127.0.0.1:9\"
 ";

@@ -64,7 +64,8 @@ impl Bench {
     fn new(lanes: usize) -> Bench {
         let names: Vec<Arc<str>> = (0..lanes).map(|lane| format!("lane-{lane}").into()).collect();
         let all = NonZeroU32::new(u32::MAX).expect("above zero");
-        let mut settings = Settings { max_waiting: all, max_lanes: all, ..Settings::default() };
+        let mut settings =
+            Settings { max_waiting: all, lane_waiting: all, max_lanes: all, ..Settings::default() };
         let pool = NonZeroU32::new(1_000).expect("above zero");
         (settings.pool.base, settings.pool.max) = (pool, pool);
         // Each lane opens about once in so many moments as there are lanes, with both a gap and

@@ -51,7 +51,10 @@ fn engine(jobs: usize, path: &Path) -> anyhow::Result<(Lap, usize)> {
         let mut builder = Paceline::open(path)
             .worker("trivial", |_: Call| async move { Outcome::done(true) })
             .workers(pool(), pool())
-            .settings(|settings| settings.max_waiting = NonZeroU32::MAX);
+            .settings(|settings| {
+                settings.max_waiting = NonZeroU32::MAX;
+                settings.lane_waiting = NonZeroU32::MAX;
+            });
         for lane in 0..LANES {
             builder = builder.lane(Lane::new(&format!("lane-{lane}")).in_flight(POOL));
         }
@@ -122,7 +125,7 @@ fn accepted(n: usize, lanes: &[Arc<str>], payload: &Blob) -> [Write; 2] {
     let id = JobId(n as u64 + 1);
     let mut spec = JobSpec::new("trivial", &[]);
     spec.stages[0].push(lanes[n % LANES].clone());
-    let terms = Terms { priority: None, due: None, deadline: None, callers: 1 };
+    let terms = Terms::default();
     let record = JobRecord { id, submitted_at: Time(n as u64), terms, spec: Arc::new(spec) };
     let reservation = Reservation {
         lane: LaneId((n % LANES) as u64 + 1),
@@ -152,6 +155,7 @@ fn finished(n: usize, lanes: &[Arc<str>]) -> [Write; 2] {
         answer: Answer::All,
         finished_at: Time(n as u64),
         calls: vec![call],
+        partial: false,
     };
     let release = Write::Release(LaneId((n % LANES) as u64 + 1), AttemptId(n as u64 + 1));
     [Write::Finish(Arc::new(report)), release]

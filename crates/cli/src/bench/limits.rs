@@ -144,7 +144,10 @@ async fn watch(mocks: &[Watched], watched: Duration) -> anyhow::Result<(Vec<Seen
     let mut builder = Paceline::open(directory.path().join("limits.db"))
         .worker("ask", asking.clone())
         .workers(WORKERS, WORKERS)
-        .settings(|settings| settings.max_waiting = NonZeroU32::new(100_000).expect("above zero"));
+        .settings(|settings| {
+            let waiting = NonZeroU32::new(100_000).expect("above zero");
+            (settings.max_waiting, settings.lane_waiting) = (waiting, waiting);
+        });
     for (watched, plan) in mocks.iter().zip(&PLANS) {
         builder = builder.lane(plan.lane(&watched.name));
     }

@@ -95,7 +95,10 @@ async fn fill(file: &Path, jobs: usize) -> anyhow::Result<()> {
 fn engine(file: &Path) -> Builder {
     let mut builder = Paceline::open(file)
         .worker("visit", |_: Call| async { Outcome::empty() })
-        .settings(|settings| settings.max_waiting = NonZeroU32::MAX);
+        .settings(|settings| {
+            settings.max_waiting = NonZeroU32::MAX;
+            settings.lane_waiting = NonZeroU32::MAX;
+        });
     for lane in 0..LANES {
         builder = builder.lane(Lane::new(&name(lane)).every("1s").limit("1000/h"));
     }

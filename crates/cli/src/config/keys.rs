@@ -116,8 +116,13 @@ pub(super) const SECTIONS: &[Reference] = &[
         keys: &[
             default(
                 "max_waiting",
+                "200000",
+                "Waiting calls at most in all; beyond it a submission is refused with the moment to try again. A tenth is kept for interactive work.",
+            ),
+            default(
+                "lane_waiting",
                 "10000",
-                "Waiting calls at most; beyond it a submission is refused with the moment to try again.",
+                "Waiting calls at most on one lane, unless the lane says it itself. A lane that is full refuses its own work and no other lane's. A tenth is kept for interactive work.",
             ),
             default(
                 "age_after",
@@ -232,6 +237,11 @@ pub(super) const SECTIONS: &[Reference] = &[
                 "fail_after",
                 "5",
                 "Failures in a row after which the lane rests, longer each time.",
+            ),
+            example(
+                "max_waiting",
+                "500",
+                "Calls that may wait on this lane. Without it: `queue.lane_waiting`.",
             ),
         ],
     },

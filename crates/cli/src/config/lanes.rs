@@ -13,7 +13,7 @@ use super::document::{Notes, Section, element, shown};
 use super::headers::read_headers;
 use super::keys::LIMIT_KEYS;
 use super::nearest::nearest;
-use super::settings::{SPAN, above_zero, count};
+use super::settings::{MOST, SPAN, above_zero, count};
 use super::{Config, LaneConfig};
 
 const RATES: &str = "an array of rates like [\"50/s\", \"1000/h\"]";
@@ -108,6 +108,7 @@ fn read_lane(
         group: read_group_name(section, groups, notes),
         fail_after: count(section, "fail_after", MOST_IN_FLIGHT, notes)
             .unwrap_or(normal.fail_after),
+        max_waiting: count(section, "max_waiting", MOST, notes),
     };
     let url = read_url(section, notes);
     if notes.count() == before

@@ -10,7 +10,7 @@ use super::document::{Notes, Section};
 use super::size::Size;
 
 /// The most of anything that is counted in a setting.
-const MOST: u32 = 100_000_000;
+pub(super) const MOST: u32 = 100_000_000;
 /// Workers at most.
 const MOST_WORKERS: u32 = 100_000;
 /// Lanes at most.
@@ -76,6 +76,7 @@ fn read_queue(config: &mut Config, root: &Section<'_>, notes: &mut Notes<'_>) {
     queue.check_keys("queue", notes);
     let settings = &mut config.settings;
     set(&mut settings.max_waiting, count(&queue, "max_waiting", MOST, notes));
+    set(&mut settings.lane_waiting, count(&queue, "lane_waiting", MOST, notes));
     set(&mut settings.max_lanes, count(&queue, "max_lanes", MOST_LANES, notes));
     let age_after: Option<Span> = queue.parsed("age_after", SPAN, notes);
     if age_after == Some(Span::ZERO) {

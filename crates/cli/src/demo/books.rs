@@ -146,6 +146,7 @@ mod tests {
             answer: Answer::Conclusive,
             finished_at: Time(1),
             calls: calls.iter().map(call).collect(),
+            partial: false,
         }
     }
 

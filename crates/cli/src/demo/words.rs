@@ -92,6 +92,7 @@ mod tests {
             answer: Answer::Conclusive,
             finished_at: Time(0),
             calls: vec![call],
+            partial: false,
         };
         let news = News::Kept { number: 3, report: Some(report) };
         let line = line(&news);

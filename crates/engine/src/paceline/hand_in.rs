@@ -112,7 +112,7 @@ impl Paceline {
             return Err(self.ended().await.into());
         };
         match (*admission)? {
-            Admission::Refused { retry_at } => Err(full(retry_at)),
+            Admission::Refused { lane, retry_at } => Err(full(lane, retry_at)),
             Admission::Duplicate(job) => Err(NotSubmitted::Duplicate(job)),
             Admission::TooLate { wait, retry_at } => Err(NotSubmitted::TooLate {
                 wait,

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use paceline_core::{
-    Answer, AttemptId, Blob, CallId, CallRecord, JobId, JobRecord, JobSpec, JobState, KindTerms,
-    OnCrash, Outcome, Priority, Report, Reservation, Skip, Span, Terms, Time, Told, Until, Verdict,
-    backoff,
+    Answer, AttemptId, Blob, CallId, CallRecord, Callers, DueAt, JobId, JobRecord, JobSpec,
+    JobState, KindTerms, Now, OnCrash, Outcome, Priority, Report, Reservation, Skip, Span, Terms,
+    Time, Told, Until, Verdict, backoff,
 };
 
 use super::Book;
@@ -51,12 +51,16 @@ pub(super) struct JobBook {
     /// As first submitted (D3).
     pub(super) submitted_as: Priority,
     pub(super) named: bool,
-    pub(super) due: Option<Time>,
-    pub(super) deadline: Option<Time>,
+    pub(super) due: Option<DueAt>,
+    /// What a caller asked for in this turn.
+    pub(super) wanted_due: Option<Option<DueAt>>,
     pub(super) submitted_at: Time,
     pub(super) delayed: bool,
     pub(super) parked: bool,
-    pub(super) callers: u32,
+    /// Until when each caller waits, as they said; `Time::NEVER` for ever (D1).
+    pub(super) callers: Vec<Time>,
+    /// The same as it is durable.
+    pub(super) recorded: Callers,
     /// Its due moment was replaced: it entered the queue by another door (D1).
     pub(super) replaced: bool,
     /// When a caller last left it to the others.
@@ -80,6 +84,7 @@ impl Book {
         let calls = calls.map(|(stage, lane)| new_call(lane, stage as u16)).collect();
         for lane in spec.stages.iter().flatten() {
             self.lane(lane);
+            *self.may_have_waited.entry(lane.clone()).or_default() += 1;
         }
         let priority = record.terms.priority.unwrap_or_default();
         let later = self.is_later(record.terms.due);
@@ -89,11 +94,12 @@ impl Book {
             submitted_as: priority,
             named: record.terms.priority.is_some(),
             due: record.terms.due,
-            deadline: record.terms.deadline,
+            wanted_due: None,
             submitted_at: record.submitted_at,
             delayed: later,
             parked: false,
-            callers: record.terms.callers,
+            callers: Vec::new(),
+            recorded: record.terms.callers.clone(),
             replaced: false,
             detached_at: Time::ZERO,
             calls,
@@ -105,24 +111,28 @@ impl Book {
     }
 
     /// Whether work waits until it is due: what is due very soon begins at once (W5).
-    fn is_later(&self, due: Option<Time>) -> bool {
-        due.is_some_and(|due| due > self.now.wall + self.setup.settings.lead)
+    fn is_later(&self, due: Option<DueAt>) -> bool {
+        let lead = self.setup.settings.lead;
+        due.is_some_and(|due| match due {
+            DueAt::Wall(wall) => wall > self.now.wall + lead,
+            DueAt::Engine(time) => time > self.now.time + lead,
+        })
     }
 
     /// From when on a job that begins now stands in its queues.
-    fn begins_at(&self, due: Option<Time>) -> Time {
-        due.map_or(self.now.time, |due| self.now.engine_time(due).max(self.now.time))
+    fn begins_at(&self, due: Option<DueAt>) -> Time {
+        due.map_or(self.now.time, |due| comes_at(due, self.now).max(self.now.time))
     }
 
-    fn check_keys(&mut self, id: JobId, spec: &JobSpec, due: Option<Time>) {
-        let wall = self.now.wall;
+    fn check_keys(&mut self, id: JobId, spec: &JobSpec, due: Option<DueAt>) {
+        let now = self.now;
         let same = |a: &Option<Blob>, b: &Option<Blob>| a.is_some() && a == b;
         let twin = spec.key.clone().and_then(|key| self.keys.insert(key, id));
         if let Some(other) = twin {
             let words = format!("job {id} has the key of job {other}, which is not finished");
             self.broken("D1", words);
         }
-        let later = due.is_some_and(|due| due > wall);
+        let later = due.is_some_and(|due| comes_at(due, now) > now.time);
         if spec.schedule_key.is_none() || !later {
             return;
         }
@@ -187,11 +197,10 @@ impl Book {
     pub(super) fn terms_changed(&mut self, id: JobId, terms: &Terms) {
         let time = self.now.time;
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        if terms.callers < job.callers {
+        if terms.callers.count() < job.recorded.count() {
             job.detached_at = time;
         }
-        job.callers = terms.callers;
-        job.deadline = terms.deadline;
+        job.recorded = terms.callers.clone();
         let raised = terms.priority.unwrap_or_default() != job.priority;
         job.priority = terms.priority.unwrap_or_default();
         job.named = terms.priority.is_some();
@@ -219,7 +228,7 @@ impl Book {
     pub(super) fn come_due(&mut self) {
         let now = self.now.time;
         let due = self.jobs.iter().filter(|(_, job)| job.delayed && !self.is_later(job.due));
-        let due: Vec<(JobId, Option<Time>)> = due.map(|(id, job)| (*id, job.due)).collect();
+        let due: Vec<(JobId, Option<DueAt>)> = due.map(|(id, job)| (*id, job.due)).collect();
         for (id, due) in due {
             self.begin(id, self.begins_at(due));
         }
@@ -251,7 +260,7 @@ impl Book {
 
     /// The engine starts anew: nothing runs, and what was never tried may be not due again.
     pub(super) fn jobs_reopened(&mut self) {
-        let (now, wall) = (self.now, self.now.wall);
+        let now = self.now;
         let ids: Vec<JobId> = self.jobs.keys().copied().collect();
         for id in ids {
             let kinds = &self.setup.kinds;
@@ -263,7 +272,7 @@ impl Book {
                 shared || call.recorded || matches!(call.state, State::Settled | State::Running(_))
             };
             let untouched = !job.calls.iter().any(begun);
-            let due = job.due.map_or(Time::ZERO, |due| now.engine_time(due));
+            let due = job.due.map_or(Time::ZERO, |due| comes_at(due, now));
             let place = due.max(job.submitted_at).min(now.time);
             for call in &mut job.calls {
                 if matches!(call.state, State::Running(_)) && !goes_on {
@@ -276,7 +285,7 @@ impl Book {
                 }
             }
             let delayed = job.delayed;
-            if untouched && job.due.is_some_and(|due| due > wall) {
+            if untouched && job.due.is_some_and(|due| comes_at(due, now) > now.time) {
                 self.delay(id);
             } else if delayed {
                 self.begin(id, place);
@@ -404,6 +413,7 @@ impl Book {
         {
             job.calls.push(new_call(&added.lane, added.stage));
             self.lane(&added.lane);
+            *self.may_have_waited.entry(added.lane.clone()).or_default() += 1;
         }
         if let Some(settled) = &record.settled {
             return self.settled(id, place, &settled.outcome, settled.cached);
@@ -506,6 +516,14 @@ impl Book {
         if cancelled && !self.cancelled.contains(&report.job) {
             self.broken("W4", format!("nobody cancelled job {}", report.job));
         }
+    }
+}
+
+/// When work is due, in engine time as the clocks stand.
+pub(super) fn comes_at(due: DueAt, now: Now) -> Time {
+    match due {
+        DueAt::Wall(wall) => now.engine_time(wall),
+        DueAt::Engine(time) => time,
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use paceline_core::{CallId, JobId, Outcome, Priority, Reservation, Skip, Span, Time, Until};
 
 use super::Book;
-use super::jobs::{CallBook, State};
+use super::jobs::{CallBook, State, comes_at};
 use super::lanes::LaneBook;
 use super::pool::Need;
 
@@ -228,7 +228,6 @@ impl Book {
     pub(super) fn look_around(&mut self, wake_at: Option<Time>) {
         self.check_jobs();
         let waiting = self.waiting();
-        self.check_room(&waiting);
         self.turns.look(waiting.values().flatten());
         self.check_budgets(&waiting);
         let mut must: Vec<Must> = self.moments();
@@ -333,9 +332,10 @@ impl Book {
     fn moments(&self) -> Vec<Must> {
         let mut moments = Vec::new();
         for (&id, job) in self.jobs.iter().filter(|(_, job)| !job.parked) {
-            moments.extend(job.deadline.map(|at| (at, id, "its deadline comes")));
+            let first = job.callers.iter().min().filter(|at| **at != Time::NEVER);
+            moments.extend(first.map(|at| (*at, id, "a deadline comes")));
             if job.delayed {
-                let due = job.due.map(|due| self.now.engine_time(due));
+                let due = job.due.map(|due| comes_at(due, self.now));
                 let lead = self.setup.settings.lead;
                 moments.extend(due.map(|at| (at - lead, id, "it comes due")));
             }
@@ -356,9 +356,6 @@ impl Book {
         let now = self.now.time;
         let mut broken: Vec<(&'static str, String)> = Vec::new();
         for (id, job) in &self.jobs {
-            if job.deadline.is_some_and(|deadline| deadline <= now) {
-                broken.push(("W2", format!("job {id} goes on after its deadline")));
-            }
             if job.spec.until == Until::Conclusive && job.conclusive() {
                 broken.push(("J2", format!("job {id} has its answer and did not report")));
             }
@@ -418,22 +415,6 @@ impl Book {
         }
     }
 
-    /// Q1: submissions alone never fill the queue beyond its bound.
-    fn check_room(&mut self, waiting: &BTreeMap<Arc<str>, Vec<Waiting>>) {
-        let fresh = waiting.values().flatten().filter(|call| {
-            let job = &self.jobs[&call.id.job];
-            let book = &job.calls[usize::from(call.id.index)];
-            let moved = usize::from(call.id.index) >= job.spec.stages.iter().map(Vec::len).sum();
-            let run = &*job.spec.kind == paceline_core::SERVICE_KIND;
-            let submitted = job.due.is_none() && !job.replaced && !run;
-            submitted && book.stage == 0 && book.tries == 0 && !moved
-        });
-        let (fresh, most) = (fresh.count(), self.setup.settings.max_waiting.get() as usize);
-        if fresh > most {
-            self.broken("Q1", format!("{fresh} calls wait, the queue has room for {most}"));
-        }
-    }
-
     /// W1: nobody waits for a lane that opens later than its budget allows.
     fn check_budgets(&mut self, waiting: &BTreeMap<Arc<str>, Vec<Waiting>>) {
         let mut broken = Vec::new();
@@ -489,7 +470,7 @@ impl Book {
                 early.then(|| ("W1", format!("job {id} skipped before its start_within")))
             }
             Outcome::Skipped(Skip::Deadline) => {
-                let early = job.deadline.is_none_or(|deadline| deadline > now);
+                let early = job.callers.iter().any(|deadline| *deadline > now);
                 early.then(|| ("W2", format!("job {id} has no deadline that passed")))
             }
             Outcome::Skipped(Skip::NotApplicable) => {

@@ -139,7 +139,7 @@ impl Book {
         self.check_turn_order(&name, reservation);
         let rules = self.lane(&name).rules.clone();
         let due = self.jobs.get(&reservation.call.job).and_then(|job| job.due);
-        let may_start_at = due.map_or(Time::ZERO, |due| self.now.engine_time(due));
+        let may_start_at = due.map_or(Time::ZERO, |due| super::jobs::comes_at(due, self.now));
         // Begun once, it does not wait again because the clock was stepped back.
         let may_start_at = may_start_at.min(self.now.time + self.setup.settings.lead);
         let known = Try {

@@ -8,13 +8,6 @@ fn lanes(names: &[&str]) -> World {
 }
 
 #[test]
-fn j1_an_empty_job_reports_at_once() {
-    let mut world = lanes(&["a"]);
-    world.submit(job(1));
-    insta::assert_snapshot!(world.run_for("1s"), @"   0.000 report #1 done, empty");
-}
-
-#[test]
 fn j2_a_conclusive_answer_is_delivered_at_once_although_another_lane_would_take_longer() {
     let mut world = World::new().lane("fast", Limits::default()).lane("slow", every("9s"));
     world.answer(1, done());

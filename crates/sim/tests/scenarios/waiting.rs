@@ -171,49 +171,6 @@ fn w5_a_clock_stepped_back_releases_nothing_early_and_one_stepped_forward_opens_
 }
 
 #[test]
-fn q1_beyond_the_bound_a_submission_is_refused_with_the_moment_to_come_again() {
-    let mut world = World::new().lane("nyaa", every("60s")).settings(|settings| {
-        settings.max_waiting = NonZeroU32::new(2).expect("2");
-    });
-    world.submit(job(1).on("nyaa"));
-    world.run_for("0s");
-    for n in 2..=4 {
-        world.submit(job(n).on("nyaa"));
-    }
-    insta::assert_snapshot!(world.run_for("70s"), @"
-     0.000 start #1 nyaa background
-     0.000 submit 4: no room, again at 0.100
-     1.000 done #1 nyaa
-     1.000 report #1 done, all
-    60.000 start #2 nyaa background
-    61.000 done #2 nyaa
-    61.000 report #2 done, all
-    ");
-}
-
-#[test]
-fn q2_work_due_later_enters_a_full_queue() {
-    let mut world = World::new().lane("nyaa", every("60s")).settings(|settings| {
-        settings.max_waiting = NonZeroU32::new(1).expect("1");
-    });
-    world.submit(job(1).on("nyaa"));
-    world.run_for("0s");
-    world.submit(job(2).on("nyaa"));
-    world.submit(job(3).on("nyaa").due("10s"));
-    insta::assert_snapshot!(world.run_for("200s"), @"
-      0.000 start #1 nyaa background
-      1.000 done #1 nyaa
-      1.000 report #1 done, all
-     60.000 start #2 nyaa background
-     61.000 done #2 nyaa
-     61.000 report #2 done, all
-    120.000 start #3 nyaa background
-    121.000 done #3 nyaa
-    121.000 report #3 done, all
-    ");
-}
-
-#[test]
 fn w1_a_call_on_the_wire_that_others_join_waits_as_long_as_they_would() {
     let mut world = World::new().lane("nyaa", Limits::default());
     world.answer(1, throttled("40s").after("2s"));

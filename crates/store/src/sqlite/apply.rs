@@ -62,7 +62,7 @@ impl<'a> Writer<'a> {
         match write {
             Write::Job(record, payload) => self.job(record, payload),
             Write::Terms(job, terms) => {
-                let terms = self.buffer.bytes_of(terms);
+                let terms = self.buffer.bytes_of_terms(terms);
                 self.statements.run(Sql::Terms, (job.0.cast_signed(), terms)).map(drop)
             }
             Write::Payload(job, payload) if payload.is_empty() => {
@@ -119,7 +119,7 @@ impl<'a> Writer<'a> {
 
     fn job(&mut self, record: &JobRecord, payload: &Blob) -> Done {
         let id = record.id.0.cast_signed();
-        let (terms, spec) = self.buffer.bytes_of_both(&record.terms, &*record.spec);
+        let (terms, spec) = self.buffer.bytes_of_job(&record.terms, &record.spec);
         let values = (id, record.submitted_at.0.cast_signed(), terms, spec);
         self.statements.run(Sql::Job, values)?;
         // No row is an empty payload.

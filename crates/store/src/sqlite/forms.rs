@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use paceline_core::{
-    AddedCall, Announced, Answer, AttemptId, CallRecord, CallReport, Happened, JobId, JobSpec,
-    JobState, LaneId, LaneRecord, Numbered, Outcome, Rate, Report, SettledCall, SlowRecord, Span,
-    Time,
+    AddedCall, Announced, Answer, AttemptId, CallRecord, CallReport, Callers, DueAt, Happened,
+    JobId, JobSpec, JobState, LaneId, LaneRecord, Numbered, Outcome, Priority, Rate, Report,
+    SettledCall, SlowRecord, Span, Terms, Time,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// The first byte of every blob. Rows are read for ever: a type that changes gets the next number
 /// and a copy of what it was under this one.
 const FORM: u8 = 1;
-/// Of lanes and calls, which have changed once.
+/// Of lanes, calls and terms, which have changed once.
 const SECOND_FORM: u8 = 2;
 
 /// Encodes one value at a time without allocating for each.
@@ -42,16 +42,16 @@ impl Buffer {
         &self.0
     }
 
-    /// Two values, each with its own form number.
-    pub(super) fn bytes_of_both<A: Serialize, B: Serialize>(
-        &mut self,
-        first: &A,
-        second: &B,
-    ) -> (&[u8], &[u8]) {
-        let middle = self.bytes_of(first).len();
+    pub(super) fn bytes_of_terms(&mut self, terms: &Terms) -> &[u8] {
+        self.bytes_in(SECOND_FORM, terms)
+    }
+
+    /// The terms and the spec of a job, each with its own form number.
+    pub(super) fn bytes_of_job(&mut self, terms: &Terms, spec: &JobSpec) -> (&[u8], &[u8]) {
+        let middle = self.bytes_of_terms(terms).len();
         let mut bytes = std::mem::take(&mut self.0);
         bytes.push(FORM);
-        self.0 = postcard::to_extend(second, bytes).expect("memory takes any value");
+        self.0 = postcard::to_extend(spec, bytes).expect("memory takes any value");
         self.0.split_at(middle)
     }
 
@@ -96,6 +96,14 @@ pub(super) fn read_call(bytes: &[u8]) -> Result<CallRecord, Unreadable> {
     }
 }
 
+/// Reads a job's terms in the form of this version, or of the one before.
+pub(super) fn read_terms(bytes: &[u8]) -> Result<Terms, Unreadable> {
+    match bytes.split_first() {
+        Some((&SECOND_FORM, body)) => read_body("job's terms", body),
+        _ => read::<FirstTerms>("job's terms", bytes).map(Terms::from),
+    }
+}
+
 fn read_body<T: DeserializeOwned>(what: &'static str, body: &[u8]) -> Result<T, Unreadable> {
     match postcard::take_from_bytes(body) {
         Ok((value, [])) => Ok(value),
@@ -112,7 +120,7 @@ pub(super) fn read_report(
     let (state, answer, calls): (JobState, Answer, Vec<CallForm<Arc<str>, Outcome>>) =
         read("report", bytes)?;
     let calls = calls.into_iter().map(CallReport::from).collect();
-    Ok(Report { job, state, answer, finished_at, calls })
+    Ok(Report { job, state, answer, finished_at, calls, partial: false })
 }
 
 /// Reads events; the number of the first is a column of its own.
@@ -157,6 +165,26 @@ impl From<FirstLane> for LaneRecord {
             announced: lane.announced,
             paused_at: lane.paused.then_some(Time::ZERO),
             groups: None,
+        }
+    }
+}
+
+/// Terms as the first form had them: a delay was a date, and all callers had one deadline.
+#[derive(Serialize, Deserialize)]
+struct FirstTerms {
+    priority: Option<Priority>,
+    due: Option<Time>,
+    deadline: Option<Time>,
+    callers: u32,
+}
+
+impl From<FirstTerms> for Terms {
+    fn from(terms: FirstTerms) -> Terms {
+        let deadline = terms.deadline.unwrap_or(Time::NEVER);
+        Terms {
+            priority: terms.priority,
+            due: terms.due.map(DueAt::Wall),
+            callers: Callers::alike(deadline, terms.callers),
         }
     }
 }
@@ -249,8 +277,7 @@ impl Specs {
 mod tests {
     use super::*;
     use paceline_core::{
-        Failure, Membership, Now, Priority, RosterRecord, ServiceRecord, ServiceResult, ServiceRun,
-        Skip, Terms,
+        Failure, Membership, Now, RosterRecord, ServiceRecord, ServiceResult, ServiceRun, Skip,
     };
 
     /// Pins the bytes: if this fails, files written before can no longer be read. Keep the old
@@ -268,19 +295,27 @@ mod tests {
         spec.key = Some([7, 200].as_slice().into());
         spec.max_wait = Some(Span::secs(1));
         let mut buffer = Buffer::default();
-        let terms = Terms {
-            priority: Some(Priority::Rss),
-            due: Some(Time(300)),
-            deadline: None,
-            callers: 2,
-        };
-        let (terms, spec_bytes) = buffer.bytes_of_both(&terms, &spec);
-        check(terms, "01010101ac020002");
+        let mut callers = Callers::alike(Time::NEVER, 2);
+        callers.join(Time(7));
+        let due = Some(DueAt::Engine(Time(300)));
+        let terms = Terms { priority: Some(Priority::Rss), due, callers };
+        let (terms_bytes, spec_bytes) = buffer.bytes_of_job(&terms, &spec);
+        check(terms_bytes, "0201010101ac02000201010701");
+        assert_eq!(read_terms(terms_bytes).expect("the same"), terms);
         check(
             spec_bytes,
             "01056665746368010106686f73743a6100010174010207c8000001c0843d000003c0843d80c6868f010100",
         );
         assert_eq!(read::<JobSpec>("job", spec_bytes).expect("the same"), spec);
+    }
+
+    #[test]
+    fn terms_of_the_first_form_are_read() {
+        let bytes = [0x01, 0x01, 0x01, 0x01, 0xac, 0x02, 0x01, 0x07, 0x02];
+        let callers = Callers::alike(Time(7), 2);
+        let due = Some(DueAt::Wall(Time(300)));
+        let terms = Terms { priority: Some(Priority::Rss), due, callers };
+        assert_eq!(read_terms(&bytes).expect("an earlier version wrote it"), terms);
     }
 
     #[test]
@@ -421,6 +456,7 @@ mod tests {
             answer: Answer::Inconclusive,
             finished_at: Time(4),
             calls: outcomes.iter().map(called).collect(),
+            partial: false,
         };
         let mut buffer = Buffer::default();
         let bytes = buffer.bytes_of_report(&report);

@@ -97,7 +97,7 @@ mod tests {
     use std::sync::Arc;
 
     fn submit(id: u64, key: &str) -> Write {
-        let terms = Terms { priority: None, due: None, deadline: None, callers: 1 };
+        let terms = Terms::default();
         let spec = JobSpec { key: Some(key.as_bytes().into()), ..JobSpec::new("fetch", &["a"]) };
         let (id, spec) = (JobId(id), Arc::new(spec));
         Write::Job(JobRecord { id, submitted_at: Time(1), terms, spec }, b"".as_slice().into())
@@ -105,7 +105,8 @@ mod tests {
 
     fn finish(id: u64, key: &str) -> [Write; 2] {
         let (job, state, answer) = (JobId(id), JobState::Done, Answer::Empty);
-        let report = Report { job, state, answer, finished_at: Time(2), calls: vec![] };
+        let report =
+            Report { job, state, answer, finished_at: Time(2), calls: vec![], partial: false };
         [Write::Finish(report.into()), Write::FinishedKey(job, key.as_bytes().into())]
     }
 

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use paceline_core::{
     AttemptId, CachedAnswer, CachedValue, CallId, Counters, JobId, JobRecord, JobSpec, LaneId,
-    Lookup, Numbered, Priority, Record, Reservation, RosterRecord, ServiceRecord, Stamp, Terms,
-    Time,
+    Lookup, Numbered, Priority, Record, Reservation, RosterRecord, ServiceRecord, Stamp, Time,
 };
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::apply::Known;
-use super::forms::{Specs, Unreadable, read, read_call, read_events, read_lane, read_report};
+use super::forms::{
+    Specs, Unreadable, read, read_call, read_events, read_lane, read_report, read_terms,
+};
 use super::keys::hash;
 use crate::StoredJob;
 
@@ -153,7 +154,7 @@ pub(super) fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
 }
 
 fn job_record(row: &Row<'_>, spec: Arc<JobSpec>) -> rusqlite::Result<JobRecord> {
-    let terms = body::<Terms>("job's terms", row, 2)?;
+    let terms = readable(2, read_terms(bytes(row, 2)?))?;
     Ok(JobRecord { id: JobId(number(row, 0)?), submitted_at: time(row, 1)?, terms, spec })
 }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use paceline_core::{
-    Answer, AttemptId, Blob, CachedAnswer, CachedValue, CallId, CallRecord, CallReport, Counters,
-    JobId, JobRecord, JobSpec, JobState, LaneId, LaneRecord, Lookup, Outcome, Priority, Record,
-    Report, Reservation, Span, Stamp, Terms, Time, Write,
+    Answer, AttemptId, Blob, CachedAnswer, CachedValue, CallId, CallRecord, CallReport, Callers,
+    Counters, JobId, JobRecord, JobSpec, JobState, LaneId, LaneRecord, Lookup, Outcome, Priority,
+    Record, Report, Reservation, Span, Stamp, Terms, Time, Write,
 };
 use paceline_store::{Among, Memory, Store, StoredJob};
 
@@ -70,7 +70,7 @@ impl Story {
         let id = self.next.job;
         self.next.job += 1;
         self.jobs.push(id);
-        let terms = Terms { priority: None, due: None, deadline: None, callers: 1 };
+        let terms = Terms::default();
         let mut spec = JobSpec::new("fetch", &[&format!("lane{}", self.below(LANES))]);
         spec.key = key_of(id);
         let spec = Arc::new(spec);
@@ -114,7 +114,7 @@ impl Story {
             cached: false,
         };
         let (state, answer, finished_at) = (JobState::Done, Answer::All, Time(self.batches));
-        let report = Report { job, state, answer, finished_at, calls: vec![call] };
+        let report = Report { job, state, answer, finished_at, calls: vec![call], partial: false };
         let key = key_of(job.0).map(|key| Write::FinishedKey(job, key));
         [Write::Finish(report.into())].into_iter().chain(key).collect()
     }
@@ -136,7 +136,10 @@ impl Story {
             settled: None,
         };
         vec![match self.below(4) {
-            0 => Write::Terms(job, Terms { priority: None, due: None, deadline: None, callers }),
+            0 => Write::Terms(
+                job,
+                Terms { callers: Callers::alike(Time::NEVER, callers), ..Terms::default() },
+            ),
             1 => Write::Payload(job, self.bytes()),
             _ => Write::Call(call),
         }]

@@ -1,0 +1,242 @@
+//! Room: how many calls may wait, in all and on each lane (Q1), and how full that is (Q3).
+
+use std::sync::Arc;
+
+use crate::call::{State, Step};
+use crate::core::Core;
+use crate::job::{Admission, Submission, SubmitError};
+use crate::lane::{Demand, Lane};
+use crate::limits::Portion;
+use crate::mutant::Mutant;
+use crate::plan::Plan;
+use crate::priority::Priority;
+use crate::settings::PoolSettings;
+use crate::time::{Now, Span, Time};
+
+/// A refused caller comes again after this at the earliest.
+const AGAIN: Span = Span::secs(1);
+
+/// How full a queue is, by the marks of the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fill {
+    /// Below `shrink_at`.
+    Low,
+    /// Between the marks.
+    Middle,
+    /// At `grow_at` or above.
+    High,
+}
+
+/// A bound and the calls that wait within it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    taken: u32,
+    bound: u32,
+    /// From so many calls on it is no longer low, and high.
+    middle: u32,
+    high: u32,
+}
+
+impl Default for Room {
+    /// Without a bound, and so never full.
+    fn default() -> Room {
+        Room { taken: 0, bound: u32::MAX, middle: u32::MAX, high: u32::MAX }
+    }
+}
+
+impl Room {
+    pub(crate) fn new(bound: u32, pool: &PoolSettings) -> Room {
+        let mark = |portion: Portion| {
+            u32::try_from(portion.of_at_least(u64::from(bound))).unwrap_or(u32::MAX)
+        };
+        Room { taken: 0, bound, middle: mark(pool.shrink_at), high: mark(pool.grow_at) }
+    }
+
+    pub(crate) fn bound(&self) -> u32 {
+        self.bound
+    }
+
+    pub(crate) fn fill(&self) -> Fill {
+        if self.taken >= self.high {
+            Fill::High
+        } else if self.taken >= self.middle {
+            Fill::Middle
+        } else {
+            Fill::Low
+        }
+    }
+
+    /// What a priority may use of it: a tenth is kept for interactive work.
+    fn allowed(&self, priority: Priority) -> u32 {
+        let kept = if priority == Priority::Interactive { 0 } else { self.bound / 10 };
+        self.bound - kept
+    }
+
+    fn fits(&self, calls: u32, priority: Priority) -> bool {
+        self.taken.saturating_add(calls) <= self.allowed(priority)
+    }
+}
+
+/// Lanes by how full they are, those that are low not counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Fills {
+    middle: u32,
+    high: u32,
+}
+
+impl Fills {
+    fn of(&mut self, fill: Fill) -> Option<&mut u32> {
+        match fill {
+            Fill::Low => None,
+            Fill::Middle => Some(&mut self.middle),
+            Fill::High => Some(&mut self.high),
+        }
+    }
+
+    fn change(&mut self, before: Fill, after: Fill) {
+        if before != after {
+            self.of(before).into_iter().for_each(|lanes| *lanes -= 1);
+            self.of(after).into_iter().for_each(|lanes| *lanes += 1);
+        }
+    }
+
+    fn fullest(self) -> Fill {
+        match self {
+            Fills { high: 1.., .. } => Fill::High,
+            Fills { middle: 1.., .. } => Fill::Middle,
+            Fills { .. } => Fill::Low,
+        }
+    }
+}
+
+impl State {
+    /// Whether a call in this state counts for the bounds: it waits for its lane, asks the cache
+    /// for it, or shares a request with another.
+    fn takes_room(self) -> bool {
+        match self {
+            State::Asking => !Mutant::AskingUncounted.on(),
+            State::Queued | State::Joined => true,
+            State::Staged
+            | State::Due
+            | State::Backoff
+            | State::Parked
+            | State::Running
+            | State::Settled => false,
+        }
+    }
+}
+
+impl Core {
+    /// Takes a call a step further, and keeps count of what waits.
+    pub(crate) fn step(&mut self, call: u32, step: Step) {
+        let before = self.calls[call].state.takes_room();
+        self.calls[call].step(step);
+        match (before, self.calls[call].state.takes_room()) {
+            (false, true) => self.count_room(call, |taken| taken + 1),
+            (true, false) => self.count_room(call, |taken| taken - 1),
+            _ => {}
+        }
+    }
+
+    /// Calls of kinds that keep no worker (permits, relayed requests) count for their lane alone.
+    fn count_room(&mut self, call: u32, change: fn(u32) -> u32) {
+        let (lane, job) = (self.calls[call].lane, self.calls[call].job);
+        let room = &mut self.lanes[lane].room;
+        let before = room.fill();
+        room.taken = change(room.taken);
+        let after = room.fill();
+        self.fills.change(before, after);
+        if self.counts_in_all(self.jobs[job].kind) {
+            self.room.taken = change(self.room.taken);
+        }
+    }
+
+    fn counts_in_all(&self, kind: u32) -> bool {
+        self.all_keep_workers || self.kinds.get(kind as usize).is_none_or(|kind| kind.keeps_worker)
+    }
+
+    /// Sets the bound of a lane, which its limits or the settings say.
+    pub(crate) fn bound_lane(&mut self, lane: u32) {
+        let bound = self.lane_bound(&self.lanes[lane]);
+        let before = self.lanes[lane].room;
+        let room = Room { taken: before.taken, ..Room::new(bound, &self.settings.pool) };
+        self.lanes[lane].room = room;
+        self.fills.change(before.fill(), room.fill());
+    }
+
+    fn lane_bound(&self, lane: &Lane) -> u32 {
+        let own = lane.limits.max_waiting.unwrap_or(self.settings.lane_waiting);
+        own.min(self.settings.max_waiting).get()
+    }
+
+    /// The lane goes, and with it what it says about how full the queue is.
+    pub(crate) fn unbound_lane(&mut self, lane: &Lane) {
+        self.fills.change(lane.room.fill(), Fill::Low);
+    }
+
+    /// How full the queue is: as full as its fullest lane, or as all of it together (Q3).
+    pub(crate) fn fill(&self) -> Fill {
+        self.room.fill().max(self.fills.fullest())
+    }
+
+    /// The refusal of a new job for which there is no room now, if there is none; one for which
+    /// there can never be any is an error.
+    pub(crate) fn refusal(
+        &mut self,
+        submission: &Submission,
+        kind: u32,
+        now: Now,
+        plan: &mut Plan,
+    ) -> Result<Option<Admission>, SubmitError> {
+        let spec = &submission.spec;
+        let priority = submission.priority.unwrap_or_default();
+        let first = spec.stages.iter().take(1).flatten().zip(0u16..);
+        let applies = |index: u16| !spec.not_applicable.contains(&index);
+        let lanes = || first.clone().filter(|(_, index)| applies(*index)).map(|(lane, _)| lane);
+        let calls = u32::try_from(lanes().count()).unwrap_or(u32::MAX);
+        let in_all = self.counts_in_all(kind);
+        let room = self.room.allowed(priority);
+        if in_all && calls > room {
+            return Err(SubmitError::NeverRoom { calls, room });
+        }
+        // A lane that does not exist yet is empty.
+        let known = |name: &Arc<str>| self.lane_names.get(name).copied();
+        let full = lanes().filter_map(known).find(|&lane| {
+            let room = &self.lanes[lane].room;
+            !room.fits(1, priority)
+        });
+        if let Some(lane) = full {
+            let retry_at = self.lane_room_at(lane, now).map(|at| now.wall_time(at));
+            let lane = Some(self.lanes[lane].name.clone());
+            return Ok(Some(Admission::Refused { lane, retry_at }));
+        }
+        if in_all && !self.room.fits(calls, priority) {
+            let retry_at = self.room_at(now, plan).map(|at| now.wall_time(at));
+            return Ok(Some(Admission::Refused { lane: None, retry_at }));
+        }
+        Ok(None)
+    }
+
+    /// When a call of this lane may leave its queue; unknown where the lane is paused, or where
+    /// only running calls hold it.
+    fn lane_room_at(&self, lane: u32, now: Now) -> Option<Time> {
+        let lane = &self.lanes[lane];
+        let heads = Priority::ALL.into_iter().filter_map(|priority| {
+            let cost = lane.queues.head(priority)?.cost.get();
+            let demand = Demand { priority, rank: priority, cost };
+            Some(lane.opening(demand).latest(self.group_opening(lane, cost)).at)
+        });
+        let opens = heads.min().filter(|_| !lane.paused)?;
+        let busy = lane.taken() >= lane.width() && opens <= now.time;
+        (!busy).then(|| opens.max(now.time + AGAIN))
+    }
+
+    /// When a call of any lane may leave its queue.
+    fn room_at(&mut self, now: Now, plan: &mut Plan) -> Option<Time> {
+        // What came in this turn stands in no index yet.
+        self.settle_standings(now, plan);
+        let ready = self.ready.iter().any(|set| !set.is_empty());
+        let opens = if ready { Some(now.time) } else { self.opens_at() };
+        opens.map(|opens| opens.max(now.time + AGAIN))
+    }
+}

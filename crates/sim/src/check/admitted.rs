@@ -1,0 +1,259 @@
+//! What callers were told, against what they asked for: due moments, callers and room are taken from
+//! the submissions, and the engine's records must agree (B1, D1, W2, W5, Q1).
+
+use std::collections::BTreeSet;
+
+use paceline_core::{
+    Admission, Callers, Due, DueAt, JobId, SERVICE_KIND, Submission, SubmitError, Time,
+};
+
+use super::jobs::{JobBook, State};
+use super::{Book, Heard};
+
+/// The answers to the submissions of one turn, list by list.
+pub(crate) type Answers = Vec<Vec<Result<Admission, SubmitError>>>;
+
+/// What a turn answered; nothing where its commit failed and nobody was told.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) answers: Answers,
+    /// Jobs of which callers were told what there was at their deadline.
+    pub(crate) partials: Vec<JobId>,
+}
+
+impl Book {
+    /// Goes through what a turn heard a second time, in order, now that its writes are known.
+    pub(super) fn check_answers(&mut self, heard: &[Heard], answered: Option<&Answered>) {
+        let Some(answered) = answered else {
+            // Callers may have joined, and none was told: what is durable counts.
+            let books = self.jobs.values_mut();
+            return books.for_each(|job| job.callers = expanded(&job.recorded));
+        };
+        let before = self.deadlines_pass();
+        // In which order limits changed and jobs came is not modelled.
+        let steady = !heard.iter().any(|heard| matches!(heard, Heard::Lane(..)));
+        let mut fresh = Vec::new();
+        let mut answers = answered.answers.iter();
+        for heard in heard {
+            match heard {
+                Heard::Submit(jobs) => {
+                    let answers = answers.next().into_iter().flatten();
+                    for (submission, answer) in jobs.iter().zip(answers) {
+                        if steady {
+                            self.check_room_for(submission, answer, &fresh);
+                        }
+                        if let Ok(admission) = answer {
+                            self.check_admission(submission, admission);
+                        }
+                        if let Ok(Admission::Accepted(job)) = answer {
+                            fresh.push(*job);
+                        }
+                    }
+                }
+                Heard::Cancel(job) => self.caller_leaves(*job),
+                _ => {}
+            }
+        }
+        let passed: BTreeSet<JobId> = before.into_iter().chain(self.deadlines_pass()).collect();
+        self.check_partials(&passed, &answered.partials);
+        self.check_callers();
+    }
+
+    /// W5, D1: what is durable is what was asked for.
+    fn check_admission(&mut self, submission: &Submission, admission: &Admission) {
+        let now = self.now;
+        let deadline = submission.deadline.map_or(Time::NEVER, |span| now.time + span);
+        let due = match submission.due {
+            Due::In(span) if span.0 > 0 => Some(DueAt::Engine(now.time + span)),
+            Due::At(wall) if wall > now.wall => Some(DueAt::Wall(wall)),
+            Due::Now | Due::In(_) | Due::At(_) => None,
+        };
+        let Some((id, job)) = admission.job().and_then(|id| Some((id, self.jobs.get_mut(&id)?)))
+        else {
+            return;
+        };
+        let mut wrong = Vec::new();
+        if matches!(admission, Admission::Accepted(_) | Admission::Joined(_)) {
+            job.callers.push(deadline);
+        }
+        if matches!(admission, Admission::Accepted(_) | Admission::Replaced(_)) {
+            job.wanted_due = Some(due);
+        }
+        if matches!(admission, Admission::Accepted(_)) && *job.spec != submission.spec {
+            wrong.push(("B1", format!("job {id} is another than was submitted")));
+        }
+        for (rule, words) in wrong {
+            self.broken(rule, words);
+        }
+    }
+
+    /// The caller that would wait longest leaves; the last one takes the job along.
+    fn caller_leaves(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        job.callers.sort_unstable();
+        if job.callers.len() > 1 {
+            job.callers.pop();
+        }
+    }
+
+    /// Callers whose deadline has passed leave; says of which jobs that others still want.
+    fn deadlines_pass(&mut self) -> Vec<JobId> {
+        let now = self.now.time;
+        let mut passed = Vec::new();
+        for (&id, job) in &mut self.jobs {
+            let before = job.callers.len();
+            job.callers.retain(|deadline| *deadline > now);
+            if job.callers.len() < before && !job.callers.is_empty() {
+                passed.push(id);
+            }
+        }
+        passed
+    }
+
+    fn check_partials(&mut self, passed: &BTreeSet<JobId>, told: &[JobId]) {
+        let told: BTreeSet<JobId> = told.iter().copied().collect();
+        let known = |id: &&JobId| self.jobs.contains_key(id);
+        let silent = passed.difference(&told).find(known).copied();
+        let untimely = told.difference(passed).find(known).copied();
+        if let Some(job) = silent {
+            self.broken("D1", format!("a caller of job {job} has run out of time, untold"));
+        }
+        if let Some(job) = untimely {
+            self.broken("D1", format!("a caller of job {job} was told before its deadline"));
+        }
+    }
+
+    /// D1: each caller keeps its own deadline, and the last one ends the job (W2).
+    fn check_callers(&mut self) {
+        let mut wrong = Vec::new();
+        for (id, job) in &mut self.jobs {
+            // Runs of services are joined by those who run them by hand.
+            if &*job.spec.kind == SERVICE_KIND {
+                job.callers = expanded(&job.recorded);
+                continue;
+            }
+            if let Some(wanted) = job.wanted_due.take().filter(|wanted| *wanted != job.due) {
+                let words = format!("job {id} is due at {:?}, wanted was {wanted:?}", job.due);
+                wrong.push(("W5", words));
+            }
+            job.callers.sort_unstable();
+            if job.callers.is_empty() {
+                wrong.push(("W2", format!("job {id} goes on after its last deadline")));
+            } else if job.callers != expanded(&job.recorded) {
+                wrong.push((
+                    "D1",
+                    format!("job {id} has callers until {:?}, not {:?}", job.recorded, job.callers),
+                ));
+            }
+        }
+        for (rule, words) in wrong {
+            self.broken(rule, words);
+        }
+    }
+
+    /// Q1: a job is refused only where there is no room, and accepted only where there is some.
+    fn check_room_for(
+        &mut self,
+        submission: &Submission,
+        answer: &Result<Admission, SubmitError>,
+        fresh: &[JobId],
+    ) {
+        let spec = &submission.spec;
+        let interactive = submission.priority == Some(paceline_core::Priority::Interactive);
+        let allowed = |bound: u32| bound - if interactive { 0 } else { bound / 10 };
+        let in_all = allowed(self.setup.settings.max_waiting.get()) as usize;
+        let first: Vec<_> = spec.stages.iter().take(1).flatten().zip(0u16..).collect();
+        let applies = first.iter().filter(|(_, index)| !spec.not_applicable.contains(index));
+        let lanes: Vec<_> = applies.map(|(lane, _)| (*lane).clone()).collect();
+        let bound = |lane: &std::sync::Arc<str>| {
+            let own = self.lanes.get(lane).and_then(|lane| lane.limits().max_waiting);
+            let own = own.unwrap_or(self.setup.settings.lane_waiting);
+            allowed(own.min(self.setup.settings.max_waiting).get()) as usize
+        };
+        let words = match answer {
+            Ok(Admission::Refused { lane: Some(lane), .. }) => {
+                let most = self.may_have_waited.get(lane).copied().unwrap_or(0);
+                (most < bound(lane)).then(|| format!("{lane} refuses a call behind {most} at most"))
+            }
+            Ok(Admission::Refused { lane: None, .. }) => {
+                let most = self.may_have_waited.values().sum::<usize>();
+                (most + lanes.len() <= in_all)
+                    .then(|| format!("a job is refused behind {most} calls at most"))
+            }
+            Err(SubmitError::NeverRoom { .. }) => (lanes.len() <= in_all)
+                .then(|| format!("{} calls are refused for ever", lanes.len())),
+            Ok(Admission::Accepted(job)) if submission_is_new(submission, self.now.wall) => {
+                let full = lanes.iter().find(|lane| self.waited(Some(lane), fresh) >= bound(lane));
+                let terms = self.setup.kinds.iter().find(|terms| terms.name == spec.kind);
+                let in_pool = terms.is_none_or(|terms| terms.keeps_worker);
+                let over = in_pool && self.waited(None, fresh) + lanes.len() > in_all;
+                full.map(|lane| format!("{lane} takes job {job} and is full"))
+                    .or(over.then(|| format!("job {job} is taken and the queue is full")))
+            }
+            _ => None,
+        };
+        if let Some(words) = words {
+            self.broken("Q1", words);
+        }
+    }
+
+    fn keeps_worker(&self, job: JobId) -> bool {
+        self.workers_of(paceline_core::CallId { job, index: 0 }) == 1
+    }
+
+    /// Calls that certainly waited when this turn heard of a job: on one lane, or in all.
+    fn waited(&self, lane: Option<&std::sync::Arc<str>>, fresh: &[JobId]) -> usize {
+        let now = self.now.time;
+        let jobs = self.jobs.iter().filter(|(id, job)| {
+            // Where a job waited that was put off or brought forward in this turn is not modelled.
+            let plain = !job.parked && !job.replaced && !fresh.contains(id);
+            plain && (lane.is_some() || self.keeps_worker(**id))
+        });
+        let calls = jobs.flat_map(|(_, job)| &job.calls);
+        let here = calls.filter(|call| lane.is_none_or(|lane| call.lane == *lane));
+        let waited = here
+            .filter(|call| call.state == State::Waiting && call.tries == 0 && call.joined_at < now);
+        let fresh = self.fresh_on(lane, fresh).filter(|(id, call)| {
+            let waits = matches!(call.state, State::Waiting | State::Shared);
+            let counts = lane.is_some() || self.keeps_worker(*id);
+            waits && counts && call.tries == 0 && call.joined_at == now
+        });
+        waited.count() + fresh.count()
+    }
+
+    /// Calls of the first stage of jobs that this turn accepted.
+    fn fresh_on<'a>(
+        &'a self,
+        lane: Option<&'a std::sync::Arc<str>>,
+        fresh: &'a [JobId],
+    ) -> impl Iterator<Item = (JobId, &'a super::jobs::CallBook)> {
+        let jobs = fresh.iter().filter_map(|id| Some((*id, self.jobs.get(id)?)));
+        let jobs = jobs.filter(|(_, job)| !job.replaced && job.due.is_none());
+        let calls = jobs.flat_map(|(id, job)| job.calls.iter().map(move |call| (id, call)));
+        calls.filter(move |(_, call)| call.stage == 0 && lane.is_none_or(|lane| call.lane == *lane))
+    }
+
+    /// Calls that may have waited on each lane in a turn, however unlikely; those that come in it
+    /// are added as they are written.
+    pub(super) fn count_candidates(&mut self) {
+        self.may_have_waited.clear();
+        let unsettled = |job: &&JobBook| !job.parked;
+        for call in self.jobs.values().filter(unsettled).flat_map(|job| &job.calls) {
+            if call.state != State::Settled {
+                *self.may_have_waited.entry(call.lane.clone()).or_default() += 1;
+            }
+        }
+    }
+}
+
+fn submission_is_new(submission: &Submission, wall: Time) -> bool {
+    match submission.due {
+        Due::Now => true,
+        Due::In(span) => span.0 == 0,
+        Due::At(at) => at <= wall,
+    }
+}
+
+fn expanded(callers: &Callers) -> Vec<Time> {
+    callers.deadlines().flat_map(|(at, count)| (0..count).map(move |_| at)).collect()
+}

@@ -1,0 +1,219 @@
+//! How many calls may wait (Q1, Q2).
+
+use std::num::NonZeroU32;
+
+use paceline::turn::LaneAct;
+use paceline_core::{Limits, OnCrash, Priority};
+use paceline_sim::*;
+
+fn n(number: u32) -> NonZeroU32 {
+    NonZeroU32::new(number).expect("above zero")
+}
+
+#[test]
+fn q1_beyond_the_bound_a_submission_is_refused_with_the_moment_to_come_again() {
+    let mut world = World::new().lane("nyaa", every("60s")).settings(|settings| {
+        settings.max_waiting = NonZeroU32::new(2).expect("2");
+    });
+    world.submit(job(1).on("nyaa"));
+    world.run_for("0s");
+    for n in 2..=4 {
+        world.submit(job(n).on("nyaa"));
+    }
+    insta::assert_snapshot!(world.run_for("70s"), @"
+     0.000 start #1 nyaa background
+     0.000 submit 4: no room on nyaa, again at 60.000
+     1.000 done #1 nyaa
+     1.000 report #1 done, all
+    60.000 start #2 nyaa background
+    61.000 done #2 nyaa
+    61.000 report #2 done, all
+    ");
+}
+
+#[test]
+fn q2_work_due_later_enters_a_full_queue() {
+    let mut world = World::new().lane("nyaa", every("60s")).settings(|settings| {
+        settings.max_waiting = NonZeroU32::new(1).expect("1");
+    });
+    world.submit(job(1).on("nyaa"));
+    world.run_for("0s");
+    world.submit(job(2).on("nyaa"));
+    world.submit(job(3).on("nyaa").due("10s"));
+    insta::assert_snapshot!(world.run_for("200s"), @"
+      0.000 start #1 nyaa background
+      1.000 done #1 nyaa
+      1.000 report #1 done, all
+     60.000 start #2 nyaa background
+     61.000 done #2 nyaa
+     61.000 report #2 done, all
+    120.000 start #3 nyaa background
+    121.000 done #3 nyaa
+    121.000 report #3 done, all
+    ");
+}
+
+#[test]
+fn q1_a_full_lane_refuses_its_own_work_and_no_other_lanes() {
+    let mut world = World::new()
+        .lane("stuck", Limits::default())
+        .lane("nyaa", every("60s"))
+        .settings(|settings| settings.lane_waiting = n(2));
+    world.tell_lane("stuck", LaneAct::Pause);
+    for n in 1..=3 {
+        world.submit(job(n).on("stuck"));
+    }
+    for n in 4..=7 {
+        world.submit(job(n).on("nyaa"));
+    }
+    // Only an operator ends a pause, so no moment is named for it.
+    insta::assert_snapshot!(world.run_for("2s"), @"
+    0.000 submit 3: no room on stuck
+    0.000 submit 4: accepted as #3
+    0.000 submit 5: accepted as #4
+    0.000 submit 6: no room on nyaa, again at 1.000
+    0.000 submit 7: no room on nyaa, again at 1.000
+    0.000 start #3 nyaa background
+    1.000 done #3 nyaa
+    1.000 report #3 done, all
+    ");
+}
+
+#[test]
+fn q1_no_moment_is_named_while_only_running_calls_hold_a_lane() {
+    let mut world = World::new()
+        .lane("nyaa", Limits { max_waiting: Some(n(1)), ..Limits::default() })
+        .latency("90s");
+    for n in 1..=2 {
+        world.submit(job(n).on("nyaa"));
+        world.run_for("1s");
+    }
+    world.submit(job(3).on("nyaa"));
+    insta::assert_snapshot!(world.run_for("1s"), @"
+    0.000 start #1 nyaa background
+    2.000 submit 3: no room on nyaa
+    ");
+}
+
+#[test]
+fn q1_a_tenth_is_kept_for_interactive_work() {
+    let mut world = World::new()
+        .lane("stuck", Limits::default())
+        .settings(|settings| settings.lane_waiting = n(10));
+    world.tell_lane("stuck", LaneAct::Pause);
+    let background: Vec<Wish> = (1..=10).map(|n| job(n).on("stuck")).collect();
+    world.submit_all(background);
+    world.submit(job(11).on("stuck").as_(Priority::Interactive));
+    world.submit(job(12).on("stuck").as_(Priority::Interactive));
+    insta::assert_snapshot!(world.run_for("1s"), @"
+    0.000 submit 10: no room on stuck
+    0.000 submit 11: accepted as #10
+    0.000 submit 12: no room on stuck
+    ");
+}
+
+#[test]
+fn q1_a_job_that_can_never_wait_is_an_error() {
+    let mut world = World::new()
+        .lane("a", Limits::default())
+        .lane("b", Limits::default())
+        .lane("c", Limits::default())
+        .settings(|settings| settings.max_waiting = n(2));
+    world.submit(job(1).on("a").on("b").on("c"));
+    // One that does not apply never waits.
+    world.submit(job(2).on("a").on("b").on("c").not_applicable(&[1]));
+    insta::assert_snapshot!(world.run_for("2s"), @"
+    0.000 skipped #1 b not_applicable
+    0.000 submit 1: 3 calls in one stage can never wait at once: there is room for 2 (`max_waiting`)
+    0.000 submit 2: accepted as #1
+    0.000 start #1 a background
+    0.000 start #1 c background
+    1.000 done #1 a
+    1.000 done #1 c
+    1.000 report #1 done, conclusive
+    ");
+}
+
+#[test]
+fn q1_calls_that_ask_the_cache_and_calls_that_share_a_request_take_room() {
+    let mut world = World::new()
+        .lane("stuck", Limits::default())
+        .settings(|settings| settings.lane_waiting = n(2));
+    world.tell_lane("stuck", LaneAct::Pause);
+    world.run_for("0s");
+    let asking = |key: &'static str| move |n| job(n).on("stuck").cache_key(key);
+    world.submit_all((1..=3).map(asking("same")).collect());
+    world.run_for("1s");
+    world.submit(job(4).on("stuck"));
+    insta::assert_snapshot!(world.run_for("1s"), @"
+    0.000 submit 3: no room on stuck
+    1.000 submit 4: no room on stuck
+    ");
+}
+
+#[test]
+fn q1_kinds_that_keep_no_worker_take_room_on_their_own_lane_alone() {
+    let mut world = World::new()
+        .kind("visit", OnCrash::End)
+        .keeping_no_worker("visit")
+        .lane("stuck", Limits::default())
+        .lane("idle", Limits::default())
+        .settings(|settings| settings.max_waiting = n(2));
+    world.tell_lane("stuck", LaneAct::Pause);
+    world.submit_all((1..=2).map(|n| job(n).on("stuck")).collect());
+    world.submit(job(3).on("idle"));
+    world.submit(job(4).on("idle").kind("visit"));
+    world.submit(job(5).on("stuck").kind("visit"));
+    insta::assert_snapshot!(world.run_for("2s"), @"
+    0.000 submit 3: no room
+    0.000 submit 4: accepted as #3
+    0.000 submit 5: no room on stuck
+    0.000 start #3 idle background
+    1.000 done #3 idle
+    1.000 report #3 done, all
+    ");
+}
+
+#[test]
+fn q1_a_bound_that_changes_holds_for_what_comes_after() {
+    let mut world = World::new().lane("stuck", Limits::default());
+    world.tell_lane("stuck", LaneAct::Pause);
+    world.submit(job(1).on("stuck"));
+    world.submit(job(2).on("stuck"));
+    world.run_for("1s");
+    let smaller = Limits { max_waiting: Some(n(2)), ..Limits::default() };
+    world.tell_lane("stuck", LaneAct::Change(Box::new(smaller)));
+    world.submit(job(3).on("stuck"));
+    world.run_for("1s");
+    world.crash_for("1s");
+    world.run_for("2s");
+    // The configuration of the next start says nothing of it.
+    world.submit(job(4).on("stuck"));
+    insta::assert_snapshot!(world.run_for("1s"), @"
+    1.000 submit 3: no room on stuck
+    2.000 crash
+    4.000 submit 4: accepted as #3
+    ");
+}
+
+#[test]
+fn q3_the_pool_grows_when_one_lane_is_full() {
+    let mut world = World::new()
+        .lane("stuck", Limits::default())
+        .lane("nyaa", at_once(30))
+        .latency("60s")
+        .settings(|settings| {
+            settings.lane_waiting = n(30);
+            settings.pool.base = n(2);
+            settings.pool.max = n(4);
+            settings.pool.interactive_reserve = 0;
+            settings.pool.lane_share = paceline_core::Portion::ONE;
+        });
+    world.tell_lane("stuck", LaneAct::Pause);
+    world.submit_all((1..=18).map(|n| job(n).on("stuck")).collect());
+    world.run_for("10s");
+    world.submit_all((19..=24).map(|n| job(n).on("nyaa")).collect());
+    let trace = world.run_for("0s");
+    // The first takes no slot; one slot came when the lane filled up, one comes now.
+    assert_eq!(moments(&trace, "start").len(), 5, "{trace}");
+}

@@ -30,6 +30,10 @@ pub(crate) struct JobDoc {
     answer: AnswerWord,
     /// Its coverage, lane by lane, once it is finished.
     calls: Vec<CallDoc>,
+    /// `true`: the job goes on for other callers, and this is what there was at the deadline of the
+    /// request that is answered.
+    #[schema(required = false)]
+    partial: bool,
     #[schema(required = false)]
     kind: String,
     #[schema(required = false)]

@@ -57,15 +57,6 @@ async fn a_batch_is_answered_job_by_job() {
 }
 
 #[tokio::test]
-async fn j1_a_job_without_lanes_reports_at_once() {
-    let (pace, _desk) = small();
-    let job = pace.submit(Job::new("ask", "x")).await.expect("accepted");
-    assert!(soon(job.report()).await.expect("a report").calls.is_empty());
-    let job = pace.submit(Job::new("ask", "x").on([""; 0]).on(["a"; 0])).await.expect("accepted");
-    assert!(soon(job.report()).await.expect("a report").calls.is_empty());
-}
-
-#[tokio::test]
 async fn a_job_is_followed_later_too_and_after_its_end() {
     let (pace, mut desk) = small();
     let id = pace.submit(ask("x")).await.expect("accepted").id();

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use paceline::{
-    Admission, Call, Cancelled, JobState, Lane, NotSubmitted, OnDuplicate, Once, Outcome, Paceline,
-    Span,
+    Admission, Call, Cancelled, Job, JobState, Lane, NotSubmitted, OnDuplicate, Once, Outcome,
+    Paceline, Span,
 };
 
 use crate::desk::{ask, small, soon, start};
@@ -21,6 +21,45 @@ async fn d1_a_second_job_with_the_key_joins_the_first() {
     assert!(desk.is_quiet());
     let third = pace.submit(ask("z").key("k")).await.expect("accepted");
     assert!(matches!(third.admission(), Admission::Accepted(_)), "the key is free again");
+}
+
+#[tokio::test]
+async fn d1_a_caller_that_joins_gets_what_there_is_at_its_own_deadline() {
+    let (pace, mut desk) = small();
+    let patient = pace.submit(ask("x").key("k")).await.expect("accepted");
+    let visit = desk.next().await;
+    let hasty = pace.submit(ask("y").key("k").deadline("50ms")).await.expect("accepted");
+    let late = std::time::Duration::from_millis(60);
+    let follower = pace.follow_within(patient.id(), late).await.expect("running").expect("known");
+    let partial = soon(hasty.report()).await.expect("what there is");
+    assert!(partial.partial);
+    assert_eq!(
+        (partial.state, &*partial.calls[0].to_string()),
+        (JobState::Running, "a: skipped (deadline)")
+    );
+    visit.done();
+    for job in [patient, follower] {
+        let report = soon(job.report()).await.expect("a report");
+        assert_eq!((report.partial, &*report.calls[0].to_string()), (false, r#"a: done "x!""#));
+    }
+    // Who follows too late is told at once, of a job that goes on.
+    let next = pace.submit(ask("z")).await.expect("accepted");
+    let visit = desk.next().await;
+    let passed = std::time::Duration::ZERO;
+    let late = pace.follow_within(next.id(), passed).await.expect("running").expect("known");
+    assert!(soon(late.report()).await.expect("what there is").partial);
+    visit.done();
+}
+
+#[tokio::test]
+async fn j1_a_job_without_lanes_is_refused() {
+    let (pace, _desk) = small();
+    for job in [Job::new("ask", "x"), Job::new("ask", "x").on(["a"]).on([] as [&str; 0])] {
+        let refused = pace.submit(job).await.expect_err("no lane");
+        assert_eq!(refused.to_string(), "a job needs a lane in each of its stages");
+    }
+    let refused = pace.submit(ask("x").key("")).await.expect_err("no key");
+    assert_eq!(refused.to_string(), "a key needs at least one byte: leave it out for none");
 }
 
 #[tokio::test]
@@ -78,7 +117,7 @@ async fn d2_a_schedule_key_counts_until_the_job_is_due() {
 #[tokio::test]
 async fn keys_are_bytes_of_any_kind() {
     let (pace, _desk) = small();
-    let keys: [&[u8]; 6] = [b"", b"\0", b"\0\0", &[0xFF; 1_024], "ключ".as_bytes(), b"'; --"];
+    let keys: [&[u8]; 5] = [b"\0", b"\0\0", &[0xFF; 1_024], "ключ".as_bytes(), b"'; --"];
     for (n, key) in (1..).zip(keys) {
         let job = pace.submit(ask("x").key(key)).await.expect("accepted");
         assert_eq!(job.admission(), Admission::Accepted(paceline::JobId(n)));

@@ -90,8 +90,13 @@ async fn q1_beyond_its_bound_the_queue_refuses_each_job_for_itself() {
     let accepted: Vec<bool> = answers.iter().map(Result::is_ok).collect();
     assert_eq!(accepted, [true, true, false, true], "what is due later needs no room (Q2)");
     let refused = answers.into_iter().nth(2).expect("four").expect_err("no room");
-    assert!(matches!(refused, NotSubmitted::Full { .. }));
-    assert_eq!(refused.to_string(), "the queue is full: try again later, or raise `max_waiting`");
+    let NotSubmitted::Full { lane, retry_at } = &refused else { panic!("{refused}") };
+    // Only the running call holds the lane: no moment is known.
+    assert_eq!((lane.as_deref(), *retry_at), (Some("a"), None));
+    assert_eq!(
+        refused.to_string(),
+        "the lane `a` has no room for more waiting calls: try again later, or raise its `max_waiting`"
+    );
     visit.done();
     soon(running.report()).await.expect("a report");
     let next = desk.next().await;

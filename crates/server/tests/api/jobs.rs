@@ -158,27 +158,95 @@ async fn a_request_under_a_key_that_is_being_answered_has_to_wait() {
 }
 
 #[tokio::test]
-async fn q1_a_full_queue_is_503_with_the_moment_to_try_again() {
+async fn q1_a_full_lane_is_503_and_refuses_no_other_lanes_work() {
     let service = Service::kind().await;
     let mut made = made(service.address);
     made.builder = made.builder.settings(|settings| {
-        settings.max_waiting = std::num::NonZeroU32::new(1).expect("above zero");
+        settings.lane_waiting = std::num::NonZeroU32::new(1).expect("above zero");
     });
     let daemon = made.start().await;
     daemon.post("/api/v1/lanes/shop/pause", "{}").await;
     assert_eq!(daemon.post("/api/v1/jobs", ONE).await.status, 202);
     let full = daemon.post("/api/v1/jobs", ONE).await;
     assert_eq!((full.status, &*full.reason()), (503, "room"));
-    assert!(full.headers["retry-after"].parse::<u64>().expect("seconds") >= 1);
-    assert!(full.json()["retry_at"].is_string());
+    // An operator ends a pause, and trying again does not: no moment is named.
+    assert_eq!((&full.json()["lane"], &full.json()["retry_at"]), (&json!("shop"), &Value::Null));
+    assert!(!full.headers.contains_key("retry-after"), "{full:?}");
     let listed = daemon.post("/api/v1/jobs", &format!("[{ONE}]")).await.json();
     assert_eq!(listed["jobs"][0]["admission"], "refused");
-    assert!(listed["jobs"][0]["retry_at"].is_string());
+    let permit = daemon.post("/api/v1/lanes/bare/permits", "{}").await;
+    assert_eq!(permit.status, 201, "another lane has room");
     // What was refused may be tried again under the same key.
     let key = [("idempotency-key", "a")];
     assert_eq!(daemon.ask("POST", "/api/v1/jobs", &key, ONE).await.status, 503);
     daemon.post("/api/v1/jobs/1/cancel", "{}").await;
     assert_eq!(daemon.ask("POST", "/api/v1/jobs", &key, ONE).await.status, 202);
+}
+
+#[tokio::test]
+async fn q1_a_full_queue_names_the_moment_to_try_again_and_refuses_no_permit() {
+    let service = Service::kind().await;
+    let mut made = made(service.address);
+    made.builder = made.builder.settings(|settings| {
+        settings.max_waiting = std::num::NonZeroU32::new(1).expect("above zero");
+    });
+    let daemon = made.start().await;
+    let slow = r#"{"every": "1h"}"#;
+    assert_eq!(daemon.ask("PUT", "/api/v1/lanes/slow", &[], slow).await.status, 200);
+    let url = format!("http://{}/", service.address);
+    let job =
+        |lane: &str| json!({"kind": "http", "lanes": [lane], "payload": {"url": url}}).to_string();
+    for _ in 0..2 {
+        assert_eq!(daemon.post("/api/v1/jobs", &job("slow")).await.status, 202);
+        daemon.get("/api/v1/summary").await;
+    }
+    let full = daemon.post("/api/v1/jobs", &job("bare")).await;
+    assert_eq!((full.status, &*full.reason()), (503, "room"), "{full:?}");
+    let seconds = full.headers["retry-after"].parse::<u64>().expect("seconds");
+    assert!((3_000..=3_600).contains(&seconds), "{seconds}");
+    assert!(full.json()["retry_at"].is_string() && full.json()["lane"].is_null());
+    let permit = daemon.post("/api/v1/lanes/bare/permits", "{}").await;
+    assert_eq!(permit.status, 201, "permits take room on their own lane alone");
+}
+
+#[tokio::test]
+async fn d1_whoever_waits_is_answered_at_its_own_deadline_with_what_there_is() {
+    let service = Service::kind().await;
+    let daemon = made(service.address).start().await;
+    daemon.post("/api/v1/lanes/shop/pause", "{}").await;
+    let job = |more: Value| {
+        let mut job: Value = serde_json::from_str(ONE).expect("JSON");
+        job["key"] = json!("k");
+        for (name, value) in more.as_object().expect("keys") {
+            job[name] = value.clone();
+        }
+        job.to_string()
+    };
+    assert_eq!(daemon.post("/api/v1/jobs", &job(json!({}))).await.status, 202);
+    let wait = [("prefer", "wait=20")];
+    let hasty = job(json!({"deadline": "100ms"}));
+    let answer = soon(daemon.ask("POST", "/api/v1/jobs", &wait, &hasty)).await;
+    assert_eq!(answer.status, 200);
+    let told = answer.json()["jobs"][0].clone();
+    assert_eq!((&told["admission"], &told["report"]["partial"]), (&json!("joined"), &json!(true)));
+    assert_eq!(told["report"]["state"], "waiting");
+    assert_eq!(told["report"]["calls"][0]["reason"], "deadline");
+    // The job goes on for the first caller, and its report is whole.
+    daemon.post("/api/v1/lanes/shop/resume", "{}").await;
+    daemon.pace.idle().await.expect("it runs");
+    let report = daemon.get("/api/v1/jobs/1").await.json();
+    assert_eq!((&report["state"], &report["partial"]), (&json!("done"), &Value::Null));
+}
+
+#[tokio::test]
+async fn j1_a_job_without_lanes_is_422() {
+    let service = Service::kind().await;
+    let daemon = made(service.address).start().await;
+    for lanes in [r#""lanes":[]"#, r#""stages":[]"#, r#""stages":[["shop"],[]]"#] {
+        let job = format!(r#"{{"kind":"http",{lanes},"payload":{{"path":"/item/1"}}}}"#);
+        let refused = daemon.post("/api/v1/jobs", &job).await;
+        assert_eq!((refused.status, &*refused.reason()), (422, "no_lanes"), "{lanes}");
+    }
 }
 
 #[tokio::test]

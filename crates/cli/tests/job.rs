@@ -339,6 +339,25 @@ fn lanes_are_steered_alike_with_a_daemon_and_without_one() {
 }
 
 #[test]
+fn w1_a_job_that_a_pause_has_skipped_is_shown_with_the_remedy() {
+    let home = Home::new();
+    let _daemon = home.serve();
+    home.good(&["lane", "pause", "shop"]);
+    let arguments = ["job", "add", "--lane", "shop", "--path", "/", "--max-wait", "2s", "--wait"];
+    let added = home.run(&arguments);
+    let remedy = "max_wait: paused, 2s at most; `paceline lane resume shop` ends that";
+    assert_eq!(added.code, 75, "{added:?}");
+    assert!(added.stdout.contains(remedy), "{added:?}");
+    let shown = home.good(&["job", "show", "1"]);
+    assert!(shown.contains("skipped") && shown.contains(remedy), "{shown}");
+    let listed = home.good(&["job", "ls"]);
+    assert!(listed.contains("max_wait: paused, 2s at most"), "{listed}");
+    let why = home.run(&["job", "why", "1"]);
+    assert_eq!((why.code, &*why.stdout), (0, ""), "{why:?}");
+    assert_eq!(why.stderr, "job 1 is skipped: none of its calls waits\n");
+}
+
+#[test]
 fn a_pause_is_kept_until_the_next_daemon() {
     let home = Home::new();
     home.good(&["lane", "pause", "shop"]);

@@ -138,10 +138,11 @@ fn what(call: &Value) -> String {
     if call["cached"] == true { format!("cached: {said}") } else { said }
 }
 
-/// Of an answer as much as fits; why it failed stands whole, with its remedy.
+/// Of an answer as much as fits; why there is none stands whole, with its remedy.
 fn whole_or_short(call: &Value) -> String {
     let said = what(call);
-    if call["outcome"] == "failed" { said } else { short(&said) }
+    let whole = matches!(call["outcome"].as_str(), Some("failed" | "skipped"));
+    if whole { said } else { short(&said) }
 }
 
 /// As much of a text as fits into a table.
@@ -153,12 +154,14 @@ pub(super) fn short(text: &str) -> String {
 
 fn skip(call: &Value) -> String {
     let reason = text(&call["reason"]);
-    match (call["wait_ms"].as_u64(), call["max_wait_ms"].as_u64()) {
-        (Some(_), Some(_)) => {
-            let (needed, most) = (span(&call["wait_ms"]), span(&call["max_wait_ms"]));
-            format!("{reason}: {needed} needed, {most} at most")
-        }
-        _ => reason,
+    let (needed, most) = (span(&call["wait_ms"]), span(&call["max_wait_ms"]));
+    if call["cause"] == "paused" {
+        let lane = text(&call["lane"]);
+        format!("{reason}: paused, {most} at most; `paceline lane resume {lane}` ends that")
+    } else if call["wait_ms"].is_u64() && call["max_wait_ms"].is_u64() {
+        format!("{reason}: {needed} needed, {most} at most")
+    } else {
+        reason
     }
 }
 
@@ -187,6 +190,12 @@ mod tests {
             "outcome": "skipped", "reason": "max_wait", "wait_ms": 43_000, "max_wait_ms": 15_000,
         });
         assert_eq!(call(skipped), "max_wait: 43s needed, 15s at most");
+        let paused = json!({
+            "lane": "doaj", "outcome": "skipped", "reason": "max_wait", "cause": "paused",
+            "max_wait_ms": 2_000,
+        });
+        let remedy = "max_wait: paused, 2s at most; `paceline lane resume doaj` ends that";
+        assert_eq!((call(paused.clone()), whole_or_short(&paused)), (remedy.into(), remedy.into()));
         assert_eq!(call(json!({"outcome": "done", "value": 1})), "-");
         let waits = json!({"why": [{"reason": "gap", "until": null, "ahead": 3}], "calls": []});
         assert_eq!(why_of(&waits), "gap, 3 ahead");

@@ -1,8 +1,11 @@
 //! `paceline bench`: what this machine does. It measures; it does not judge.
 
 mod api;
+mod bare;
 mod core;
+mod daemon;
 mod durable;
+mod hung;
 mod latency;
 mod limits;
 mod recover;
@@ -47,6 +50,8 @@ pub enum Name {
     Limits,
     /// The daemon over HTTP: submissions one at a time and in batches, and looks meanwhile
     Api,
+    /// Idle lanes while 1, 2 and 50 others hang: library, permits and relay
+    Hung,
 }
 
 /// How figures are printed.
@@ -172,6 +177,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
             Name::Recover => recover::measure(scale)?,
             Name::Limits => limits::measure(scale)?,
             Name::Api => api::measure(scale)?,
+            Name::Hung => hung::measure(scale)?,
         };
         for figure in figures {
             data(&match arguments.format {

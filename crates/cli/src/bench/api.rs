@@ -1,19 +1,18 @@
 //! The daemon over HTTP, in a process of its own: submissions, each durable when it is answered, one
 //! at a time and in batches, and how soon a job can be looked at meanwhile.
 
-use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
+use super::daemon::{Daemon, post, request};
+use super::stopwatch::now;
 use super::{Figure, Target};
 use crate::loopback;
 
@@ -42,9 +41,9 @@ const JOB: &str = r#"{"kind":"http","lanes":["shop"],"payload":{"path":"/item/1"
 
 pub(crate) fn measure(scale: usize) -> anyhow::Result<Vec<Figure>> {
     let directory = tempfile::tempdir()?;
-    let daemon = Daemon::start(&directory.path().join("posts"))?;
+    let daemon = Daemon::start(&directory.path().join("posts"), CONFIG)?;
     // Of its own: what the other one has freed would hide what listeners cost.
-    let quiet = Daemon::start(&directory.path().join("listeners"))?;
+    let quiet = Daemon::start(&directory.path().join("listeners"), CONFIG)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         post(daemon.address, "/api/v1/lanes/shop/pause", "{}", 200).await?;
@@ -69,55 +68,6 @@ pub(crate) fn measure(scale: usize) -> anyhow::Result<Vec<Figure>> {
     })
 }
 
-/// A daemon that ends with the benchmark.
-struct Daemon {
-    child: Child,
-    address: SocketAddr,
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Daemon {
-    fn start(directory: &Path) -> anyhow::Result<Daemon> {
-        std::fs::create_dir(directory)?;
-        let config = directory.join("bench.toml");
-        std::fs::write(&config, CONFIG)?;
-        let mut command = Command::new(std::env::current_exe()?);
-        command.arg("--config").arg(config);
-        command.args(["serve", "--listen", "127.0.0.1:0", "--log", "quiet"]);
-        let mut child = command.stderr(Stdio::piped()).stdin(Stdio::null()).spawn()?;
-        let stderr = child.stderr.take().context("it was piped")?;
-        let mut line = String::new();
-        BufReader::new(stderr).read_line(&mut line)?;
-        let address = line.split_once("http://").and_then(|(_, rest)| rest.split(';').next());
-        let address = address.and_then(|address| address.parse().ok());
-        let address = address.with_context(|| format!("the daemon said: {line}"))?;
-        Ok(Daemon { child, address })
-    }
-
-    /// Bytes of memory that the daemon has now.
-    fn memory(&self) -> anyhow::Result<u64> {
-        let statm = std::fs::read_to_string(format!("/proc/{}/statm", self.child.id()))?;
-        let pages: u64 = statm.split_whitespace().nth(1).context("a field is missing")?.parse()?;
-        Ok(pages * rustix::param::page_size() as u64)
-    }
-
-    /// Processor time that the daemon has used.
-    fn cpu(&self) -> anyhow::Result<Duration> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-        let mut ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
-        let mut next = || ticks.next().context("a field is missing")?.context("not a number");
-        let per_second = rustix::param::clock_ticks_per_second();
-        Ok(Duration::from_secs_f64((next()? + next()?) as f64 / per_second as f64))
-    }
-}
-
 struct Lap {
     jobs: usize,
     wall: Duration,
@@ -127,28 +77,6 @@ struct Lap {
 struct Looks {
     p50: Duration,
     p99: Duration,
-}
-
-fn now() -> Instant {
-    #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
-    Instant::now()
-}
-
-fn request(address: SocketAddr, method: &str, path: &str, body: &str) -> Vec<u8> {
-    let length = body.len();
-    let head = format!(
-        "{method} {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n\
-         content-length: {length}\r\n\r\n"
-    );
-    [head.as_bytes(), body.as_bytes()].concat()
-}
-
-async fn post(address: SocketAddr, path: &str, body: &str, status: u16) -> anyhow::Result<()> {
-    let mut stream = TcpStream::connect(address).await?;
-    stream.write_all(&request(address, "POST", path, body)).await?;
-    let answer = loopback::read(&mut stream).await?;
-    ensure!(answer.status == status, "{path}: {} {}", answer.status, answer.body);
-    Ok(())
 }
 
 /// Posts the same again and again over one connection, until all are posted.

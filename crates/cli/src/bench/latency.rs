@@ -1,10 +1,12 @@
 //! An idle engine: how soon a submitted job's worker starts, beside one bare commit of SQLite in the
 //! same run; and how late timers are.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use paceline::{Call, Job, Lane, Outcome, Paceline};
 
+use super::bare::Bare;
+use super::stopwatch::now;
 use super::{Figure, Target};
 
 const ROUNDS: usize = 2_000;
@@ -48,11 +50,6 @@ fn p99(spans: &mut [Duration]) -> Duration {
     spans[spans.len() * 99 / 100]
 }
 
-fn now() -> Instant {
-    #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
-    Instant::now()
-}
-
 /// One job at a time, each followed by one bare commit, so that both see the same machine.
 async fn starts(
     rounds: usize,
@@ -78,27 +75,6 @@ async fn starts(
     }
     pace.stop(Duration::from_secs(5)).await?;
     Ok((starts, commits))
-}
-
-/// One row, one commit, full sync: nothing else.
-struct Bare(rusqlite::Connection);
-
-impl Bare {
-    fn open(path: &std::path::Path) -> anyhow::Result<Bare> {
-        let connection = rusqlite::Connection::open(path)?;
-        connection.execute_batch(
-            "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=500;
-             CREATE TABLE rows (id INTEGER PRIMARY KEY, body BLOB);",
-        )?;
-        Ok(Bare(connection))
-    }
-
-    fn commit(&mut self) -> anyhow::Result<Duration> {
-        let start = now();
-        let mut insert = self.0.prepare_cached("INSERT INTO rows (body) VALUES (?1)")?;
-        insert.execute([[7u8; 200].as_slice()])?;
-        Ok(start.elapsed())
-    }
 }
 
 /// A thread that waits as often and as long, and does nothing else: how late the machine makes it.

@@ -18,14 +18,18 @@ pub(crate) struct Lap {
 
 impl Stopwatch {
     pub(crate) fn start() -> Stopwatch {
-        #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
-        let wall = Instant::now();
-        Stopwatch { wall, cpu: cpu() }
+        Stopwatch { wall: now(), cpu: cpu() }
     }
 
     pub(crate) fn lap(&self) -> Lap {
         Lap { wall: self.wall.elapsed(), cpu: cpu().saturating_sub(self.cpu) }
     }
+}
+
+/// The moment by the clock that only goes forward.
+pub(crate) fn now() -> Instant {
+    #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+    Instant::now()
 }
 
 /// Processor time of all threads of this process so far.

@@ -1,0 +1,206 @@
+//! The daemon in a process of its own, hung lanes whose upstream never answers, and clients that ask
+//! for permits and relay requests on idle lanes over real sockets.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use paceline_mock::{Behaviour, Mock, Preset};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::{DAEMON, GIVE_UP, IDLE, IN_FLIGHT, Load, MAX_WAITING, Spans, figures_of, median};
+use crate::bench::bare::Bare;
+use crate::bench::daemon::{Daemon, post, request};
+use crate::bench::stopwatch::now;
+use crate::bench::{Figure, Target};
+use crate::loopback::{self, Answer};
+
+/// Requests of each client, of which there is one for each idle lane and each way, and how far
+/// apart they come.
+const REQUESTS: usize = 20;
+const APART: Duration = Duration::from_millis(100);
+/// How often the upstream's log is read until every lane hangs.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// What one run saw.
+pub(super) struct Run {
+    /// From request to grant.
+    permits: Spans,
+    /// From request to the upstream's answer.
+    relayed: Spans,
+    /// Bare commits meanwhile: a permit and a relayed request are charged durably first.
+    commits: Spans,
+    /// Processor time of the daemon.
+    cpu: Duration,
+}
+
+pub(super) async fn run(load: Load) -> anyhow::Result<Run> {
+    let dead = Mock::start(Preset::Hung.behaviour()).await.context("no port for an upstream")?;
+    let prompt = Mock::start(Behaviour::default()).await.context("no port for an upstream")?;
+    let directory = tempfile::tempdir().context("no directory for a store")?;
+    let daemon = Daemon::start(&directory.path().join("daemon"), &config(load, &dead, &prompt))?;
+    hang(daemon.address, load, &dead).await?;
+    let cpu = daemon.cpu()?;
+    let (mut permits, mut relays, mut disk) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
+    let requests = REQUESTS / load.scale;
+    for lane in 0..IDLE {
+        // Each begins at its own moment, as strangers do.
+        let after = APART * u32::try_from(lane)? / u32::try_from(IDLE)?;
+        permits.spawn(ask_permits(daemon.address, lane, after, requests));
+        relays.spawn(ask_relay(daemon.address, lane, after + APART / 2, requests));
+    }
+    disk.spawn(commit(Bare::open(&directory.path().join("bare.db"))?, requests));
+    let (permits, relayed) = (joined(permits).await?, joined(relays).await?);
+    let commits = joined(disk).await?;
+    let cpu = daemon.cpu()?.saturating_sub(cpu);
+    ensure!(paths(&dead).len() == load.hung, "a call went astray");
+    Ok(Run { permits, relayed, commits, cpu })
+}
+
+fn config(load: Load, dead: &Mock, prompt: &Mock) -> String {
+    let (dead, prompt) = (dead.url(""), prompt.url(""));
+    let mut text = format!("[store]\npath = 'hung.db'\n[queue]\nmax_waiting = {MAX_WAITING}\n");
+    let mut lane = |name: String, rules: &str| {
+        writeln!(text, "[lanes.{name}]\n{rules}").expect("a string takes everything");
+    };
+    for name in load.hung_lanes() {
+        lane(name, &format!("url = '{dead}'\nin_flight = {IN_FLIGHT}\ntimeout = '10m'"));
+    }
+    for number in 0..IDLE {
+        lane(format!("permit-{number}"), "every = '50ms'");
+        lane(format!("relay-{number}"), &format!("url = '{prompt}'\nevery = '50ms'"));
+    }
+    text
+}
+
+/// Hands in what will hang, and waits until every lane does.
+async fn hang(address: SocketAddr, load: Load, dead: &Mock) -> anyhow::Result<()> {
+    for lane in load.hung_lanes() {
+        let job = format!(r#"{{"kind":"http","lanes":["{lane}"],"payload":{{"path":"/{lane}"}}}}"#);
+        let jobs = vec![job; load.calls_each].join(",");
+        post(address, "/api/v1/jobs", &format!("[{jobs}]"), 202).await?;
+    }
+    let all_hang = async {
+        while paths(dead).len() < load.hung {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    };
+    timeout(GIVE_UP, all_hang).await.context("a hung lane did not start")
+}
+
+/// What was asked of an upstream.
+fn paths(upstream: &Mock) -> BTreeSet<String> {
+    upstream.log().into_iter().map(|entry| entry.path).collect()
+}
+
+async fn joined(mut tasks: JoinSet<anyhow::Result<Vec<Duration>>>) -> anyhow::Result<Spans> {
+    let mut spans = Spans::default();
+    while let Some(done) = tasks.join_next().await {
+        spans.0.extend(done??);
+    }
+    Ok(spans)
+}
+
+/// A client with one connection.
+struct Client {
+    address: SocketAddr,
+    stream: TcpStream,
+}
+
+impl Client {
+    async fn connect(address: SocketAddr) -> anyhow::Result<Client> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(Client { address, stream })
+    }
+
+    /// One request, and how long its answer took.
+    async fn ask(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: &str,
+        status: u16,
+    ) -> anyhow::Result<(Answer, Duration)> {
+        let request = request(self.address, method, path, body);
+        let start = now();
+        self.stream.write_all(&request).await?;
+        let answer = timeout(GIVE_UP, loopback::read(&mut self.stream)).await;
+        let took = start.elapsed();
+        let answer = answer.with_context(|| format!("{path} was not answered"))??;
+        ensure!(answer.status == status, "{path}: {} {}", answer.status, answer.body);
+        Ok((answer, took))
+    }
+}
+
+/// Asks for permits on one lane, and settles each.
+async fn ask_permits(
+    address: SocketAddr,
+    lane: usize,
+    after: Duration,
+    requests: usize,
+) -> anyhow::Result<Vec<Duration>> {
+    let mut client = Client::connect(address).await?;
+    let path = format!("/api/v1/lanes/permit-{lane}/permits");
+    let mut tick = ticking(after);
+    let mut spans = Vec::with_capacity(requests);
+    for _ in 0..requests {
+        tick.tick().await;
+        let (answer, took) = client.ask("POST", &path, "{}", 201).await?;
+        spans.push(took);
+        let granted: serde_json::Value = serde_json::from_str(&answer.body)?;
+        let settle = format!("/api/v1/permits/{}/settle", granted["permit"]);
+        client.ask("POST", &settle, r#"{"status":200}"#, 200).await?;
+    }
+    Ok(spans)
+}
+
+/// Relays requests to one lane.
+async fn ask_relay(
+    address: SocketAddr,
+    lane: usize,
+    after: Duration,
+    requests: usize,
+) -> anyhow::Result<Vec<Duration>> {
+    let mut client = Client::connect(address).await?;
+    let path = format!("/to/relay-{lane}/");
+    let mut tick = ticking(after);
+    let mut spans = Vec::with_capacity(requests);
+    for _ in 0..requests {
+        tick.tick().await;
+        spans.push(client.ask("GET", &path, "", 200).await?.1);
+    }
+    Ok(spans)
+}
+
+fn ticking(after: Duration) -> tokio::time::Interval {
+    tokio::time::interval_at(tokio::time::Instant::now() + after, APART)
+}
+
+/// One bare commit as often as each client asks.
+async fn commit(mut disk: Bare, commits: usize) -> anyhow::Result<Vec<Duration>> {
+    let mut tick = ticking(APART / 3);
+    let mut spans = Vec::with_capacity(commits);
+    for _ in 0..commits {
+        tick.tick().await;
+        spans.push(tokio::task::block_in_place(|| disk.commit())?);
+    }
+    Ok(spans)
+}
+
+pub(super) fn figures(hung: usize, runs: &mut [Run]) -> anyhow::Result<Vec<Figure>> {
+    let cpu = median(runs, |run| {
+        let requests = run.permits.0.len() + run.relayed.0.len();
+        Ok(run.cpu.as_secs_f64() * 1e6 / requests as f64)
+    })?;
+    let mut figures = figures_of("permit", hung, runs, |run| &mut run.permits, DAEMON)?.to_vec();
+    figures.extend(figures_of("relay", hung, runs, |run| &mut run.relayed, DAEMON)?);
+    figures.extend(figures_of("commit", hung, runs, |run| &mut run.commits, Target::None)?);
+    figures.push(Figure::new("hung", format!("daemon_{hung}_cpu_us"), cpu, "us", Target::None));
+    Ok(figures)
+}

@@ -38,6 +38,15 @@ pub trait Store: Send {
         self.commit(stamp, writes)
     }
 
+    /// Whether what is written still reaches what was opened. After an `Err` the store answers
+    /// nothing more.
+    ///
+    /// The engine asks once a second while it commits: a file that was deleted or replaced takes
+    /// writes like any other.
+    fn check(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// The payload of a job, finished or not; `None` if there is no such job.
     fn payload(&mut self, job: JobId) -> Result<Option<Blob>, StoreError>;
 
@@ -203,6 +212,27 @@ pub enum StoreError {
     /// Asked after a failed write (B4).
     #[error("a write to `{path}` failed, so what it holds is unknown: start again to read it back")]
     Unknown {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A copy of an open store, without its log.
+    #[error(
+        "`{path}` was copied while in use, and `{log}` with its newest commits is missing: copy \
+         both files while no process uses them, make the copy with `paceline store backup`, or \
+         open what is there with `--accept-older`"
+    )]
+    LogMissing {
+        /// The file.
+        path: PathBuf,
+        /// The log that belongs beside it.
+        log: PathBuf,
+    },
+    /// The file or its log is not there any more.
+    #[error(
+        "`{path}` or its log was deleted, moved or replaced while in use, so nothing more is \
+         accepted: leave both in place while a process uses them, restore the store and start again"
+    )]
+    Gone {
         /// The file.
         path: PathBuf,
     },

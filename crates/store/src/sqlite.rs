@@ -5,9 +5,12 @@ mod forms;
 mod keys;
 mod load;
 mod lock;
+mod mark;
+mod place;
 mod schema;
 mod statements;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,6 +23,8 @@ use crate::{Among, Cursor, PRUNE_STEP, Store, StoreError, StoredJob};
 use apply::{Known, Writer};
 use forms::Buffer;
 use lock::Lock;
+use mark::Mark;
+use place::Place;
 use statements::Sql;
 
 /// A store in one SQLite file, which belongs to one process at a time.
@@ -29,14 +34,25 @@ pub struct Sqlite {
     connection: Connection,
     _lock: Lock,
     path: PathBuf,
-    /// A write failed (B4).
-    unknown: bool,
+    state: State,
+    mark: Mark,
+    place: Place,
     /// What the last commit was to outlive, and so how the connection syncs.
     outlives: Outlives,
     known: Option<Known>,
     buffer: Buffer,
     front: Front,
     pruned_to: PrunedTo,
+}
+
+/// Whether the store answers (B4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Usable,
+    /// A write failed.
+    Unknown,
+    /// Its files were taken away.
+    Gone,
 }
 
 /// What a commit outlives when it returns.
@@ -65,15 +81,41 @@ impl Sqlite {
     pub const FRONT_BYTES: usize = 16 << 20;
 
     /// Opens the store at `path`, or makes a new one there.
+    ///
+    /// A file that was copied from under a running process, without its log, is refused: its newest
+    /// commits are missing.
     pub fn open(path: &Path) -> Result<Sqlite, StoreError> {
         let path = real(path);
         let lock = Lock::take(&path)?;
+        mark::refuse_older(&path)?;
+        Sqlite::locked(path, lock)
+    }
+
+    /// Opens the store at `path` as it is, even if its log is missing: what that held is lost.
+    pub fn open_older(path: &Path) -> Result<Sqlite, StoreError> {
+        let path = real(path);
+        let lock = Lock::take(&path)?;
+        Sqlite::locked(path, lock)
+    }
+
+    fn locked(path: PathBuf, lock: Lock) -> Result<Sqlite, StoreError> {
         let connection = schema::open(&path)?;
+        let fault = |error| schema::explain(&path, error);
+        let mark = Mark::found(&connection).map_err(fault)?;
+        let failed =
+            |error: io::Error| StoreError::Failed { path: path.clone(), source: error.into() };
+        let place = Place::of(&path).map_err(failed)?;
+        // Not earlier: whoever fails to open a store takes its mark not out, and so leaves its log.
+        connection
+            .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
+            .map_err(fault)?;
         Ok(Sqlite {
             connection,
             _lock: lock,
             path,
-            unknown: false,
+            state: State::Usable,
+            mark,
+            place,
             outlives: Outlives::Machine,
             known: None,
             buffer: Buffer::default(),
@@ -90,7 +132,32 @@ impl Sqlite {
     }
 
     fn usable(&self) -> Result<(), StoreError> {
-        if self.unknown { Err(StoreError::Unknown { path: self.path.clone() }) } else { Ok(()) }
+        let path = || self.path.clone();
+        match self.state {
+            State::Usable => Ok(()),
+            State::Unknown => Err(StoreError::Unknown { path: path() }),
+            State::Gone => Err(StoreError::Gone { path: path() }),
+        }
+    }
+
+    /// Before the first commit that only the log has, the file says that there is a log.
+    fn set_mark(&mut self) -> Result<(), StoreError> {
+        if matches!(self.mark, Mark::InLog | Mark::InFile) {
+            return Ok(());
+        }
+        let set = self.mark.set(&self.connection);
+        self.mark = set.map_err(|error| schema::explain(&self.path, error))?;
+        self.place = self.place.with_log(&self.path).map_err(|error| self.failed(error))?;
+        Ok(())
+    }
+
+    fn failed(&self, source: io::Error) -> StoreError {
+        StoreError::Failed { path: self.path.clone(), source: source.into() }
+    }
+
+    /// Closing copies nothing from the log to the file, and deletes no log.
+    fn leave_log(&self) {
+        let _ = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
     }
 
     /// Reads, with errors that name the file.
@@ -112,9 +179,10 @@ impl Sqlite {
         if self.known.is_none() {
             self.load(&mut |_| ())?;
         }
-        let known = self.known.as_mut().expect("loaded above");
         // Until the commit is through, a panic on the way leaves it unknown as well.
-        self.unknown = true;
+        self.state = State::Unknown;
+        self.set_mark().inspect_err(|_| self.leave_log())?;
+        let known = self.known.as_mut().expect("loaded above");
         let ready = if self.outlives == outlives {
             Ok(())
         } else {
@@ -129,10 +197,10 @@ impl Sqlite {
         if let Err(error) = done {
             // After a failed sync nobody knows which pages are on disk: closing must not copy
             // them from the log to the file, the next start will judge.
-            let _ = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+            self.leave_log();
             return Err(schema::explain(&self.path, error));
         }
-        self.unknown = false;
+        self.state = State::Usable;
         Ok(())
     }
 
@@ -230,6 +298,22 @@ impl Store for Sqlite {
 
     fn commit_soon(&mut self, stamp: &Stamp, writes: &[Write]) -> Result<(), StoreError> {
         self.apply(Outlives::Process, stamp, writes)
+    }
+
+    fn check(&mut self) -> Result<(), StoreError> {
+        self.usable()?;
+        match self.place.look(&self.path).map_err(|error| self.failed(error))? {
+            place::Found::Here => {}
+            place::Found::LogGone | place::Found::Elsewhere => {
+                self.state = State::Gone;
+                return self.usable();
+            }
+        }
+        if self.mark == Mark::InLog {
+            let moved = self.mark.set(&self.connection);
+            self.mark = moved.map_err(|error| schema::explain(&self.path, error))?;
+        }
+        Ok(())
     }
 
     fn payload(&mut self, job: JobId) -> Result<Option<Blob>, StoreError> {
@@ -371,6 +455,21 @@ impl Store for Sqlite {
             self.front.forget(&lane.as_str().into(), &key.as_slice().into());
         }
         Ok(jobs.len() + questions.len())
+    }
+}
+
+impl Drop for Sqlite {
+    /// A clean close takes the mark out. Where that fails the log stays beside the file, as after a
+    /// kill: a file with the mark and without a log would be refused.
+    fn drop(&mut self) {
+        let ours = match self.place.look(&self.path) {
+            Ok(place::Found::Here | place::Found::LogGone) => self.state != State::Unknown,
+            // The log at that path may be another store's.
+            Ok(place::Found::Elsewhere) | Err(_) => false,
+        };
+        if !ours || self.mark.clear(&self.connection).is_err() {
+            self.leave_log();
+        }
     }
 }
 

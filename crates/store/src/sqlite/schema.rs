@@ -3,6 +3,7 @@
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
@@ -11,14 +12,17 @@ use super::Outlives;
 use crate::StoreError;
 
 /// Says that a SQLite file is ours: `Pace` in ASCII.
-const APPLICATION_ID: i32 = 0x5061_6365;
+pub(super) const APPLICATION_ID: i32 = 0x5061_6365;
 
 /// Before this one a commit could be lost while a checkpoint restarted the log.
 const OLDEST_SQLITE: (i32, &str) = (3_051_003, "3.51.3");
 
+/// How long a lock is waited for that a reader of the same file has for a moment.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+
 /// How a file of each version becomes one of the next; the first makes a new file.
 /// A step that was ever released never changes.
-const STEPS: [&str; 4] = [
+const STEPS: [&str; 5] = [
     // An unfinished job is in `jobs`, so that a start reads those and no others. Its payload lies
     // apart: it is neither read at the start nor copied at the end. An attempt is found by its
     // number, which grows: whatever the number of lanes, one turn touches a few pages.
@@ -75,12 +79,17 @@ const STEPS: [&str; 4] = [
     ALTER TABLE meta ADD COLUMN next_event INTEGER NOT NULL DEFAULT 1;
     CREATE TABLE events (first INTEGER PRIMARY KEY, body BLOB NOT NULL);
     ",
+    // A row while a process has the store open and has written to it (see `mark.rs`).
+    "
+    CREATE TABLE opened (id INTEGER PRIMARY KEY CHECK (id = 1));
+    ",
 ];
 
 /// The version of the files that this program writes.
 const VERSION: u32 = STEPS.len() as u32;
 
-/// Opens the file at `path`, new or ours, and brings it up to this version.
+/// Opens the file at `path`, new or ours, and brings it up to this version. Closed as it is, the
+/// connection leaves the log where it is.
 pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
     if rusqlite::version_number() < OLDEST_SQLITE.0 {
         return Err(StoreError::OldSqlite { found: rusqlite::version(), oldest: OLDEST_SQLITE.1 });
@@ -98,19 +107,16 @@ pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
     // is the log that its owner may have left tidied up on the way out.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(fault)?;
     let found = version(path, &connection)?;
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map_err(fault)?;
+    connection.busy_timeout(PATIENCE).map_err(fault)?;
     configure(&connection).map_err(fault)?;
     migrate(&mut connection, found).map_err(fault)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
 }
 
-fn version(path: &Path, connection: &Connection) -> Result<u32, StoreError> {
-    // With an exclusive lock the index of the log is on the heap: no shared memory to map, no
-    // locks to take for each turn, and a stranger cannot write between two of ours.
+pub(super) fn version(path: &Path, connection: &Connection) -> Result<u32, StoreError> {
     let ask = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
     let read = || -> rusqlite::Result<_> {
-        connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
         Ok((
             ask("PRAGMA application_id")?,
             ask("PRAGMA user_version")?,

@@ -37,6 +37,7 @@ pub struct Builder {
     keep_events: u64,
     forget: Vec<Arc<str>>,
     at_rest: bool,
+    accept_older: bool,
     beside: Beside,
 }
 
@@ -68,6 +69,7 @@ impl Builder {
             keep_events: 0,
             forget: Vec::new(),
             at_rest: false,
+            accept_older: false,
             beside: Beside::default(),
         }
     }
@@ -159,6 +161,14 @@ impl Builder {
         self
     }
 
+    /// Opens a store whose log is missing, in the older state that its file holds. Without this such
+    /// a store is refused: it was copied while in use, and what its log held is lost.
+    #[must_use]
+    pub fn accept_older(mut self) -> Builder {
+        self.accept_older = true;
+        self
+    }
+
     /// Does something again and again from within the loop: it shows whoever watches the process
     /// that the engine itself is alive. It must not block.
     #[must_use]
@@ -187,7 +197,8 @@ impl Builder {
         let workers = Arc::new(self.workers);
         match self.path {
             Some(path) => {
-                let store = Sqlite::open(&path)?.with_front(self.cache_bytes);
+                let open = if self.accept_older { Sqlite::open_older } else { Sqlite::open };
+                let store = open(&path)?.with_front(self.cache_bytes);
                 start(setup, store, workers, keep, also)
             }
             None => start(setup, Memory::default(), workers, keep, also),

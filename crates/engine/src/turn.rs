@@ -15,10 +15,14 @@ use crate::answer::{Question, Reply};
 use crate::once::Once;
 use crate::payloads::Payloads;
 
-/// How long until finished work is looked for that may be forgotten.
-const PRUNE_EVERY: Span = Span::mins(10);
-/// While there is something to forget, one small step per this.
-const PRUNE_STEP: Span = Span::millis(200);
+/// How long until finished work is looked for that may be forgotten: an eighth of the time it is
+/// kept, within these bounds, so that a file holds little more than it has to.
+const PRUNE_EVERY: (Span, Span) = (Span::secs(1), Span::mins(10));
+/// While there is more to forget, the next step comes after this.
+const PRUNE_AGAIN: Span = Span::millis(1);
+/// How often it is looked, while commits are made, whether the store is still where it was: for no
+/// longer than this anything is acknowledged that a deleted file took.
+const CHECK_EVERY: Span = Span::secs(1);
 
 /// Something that happened. `T` says whom to answer.
 #[derive(Debug)]
@@ -125,6 +129,7 @@ pub struct Machine<S> {
     left_over: Option<Plan>,
     keep_finished: Span,
     prune_at: Time,
+    check_at: Time,
     commits: u64,
     /// Events that are kept at least; none if zero.
     keep_events: u64,
@@ -164,6 +169,7 @@ impl<S: Store> Machine<S> {
             left_over: Some(plan),
             keep_finished,
             prune_at: reading.now.time,
+            check_at: reading.now.time + CHECK_EVERY,
             commits: 0,
             keep_events: 0,
             forgot_below: 0,
@@ -396,6 +402,10 @@ impl<S: Store> Machine<S> {
             next: self.core.counters(),
         };
         self.commits += 1;
+        if self.check_at <= reading.now.time {
+            self.store.check()?;
+            self.check_at = reading.now.time + CHECK_EVERY;
+        }
         if plan.is_passing() {
             self.store.commit_soon(&stamp, &plan.writes)
         } else {
@@ -416,13 +426,29 @@ impl<S: Store> Machine<S> {
         Ok(ready)
     }
 
-    /// Forgets finished work in small steps, when its time has come.
+    /// Goes on forgetting finished work until the time is up. A turn takes one small step of it; a
+    /// program that finishes more than that takes more steps between its turns.
+    pub fn prune_until(
+        &mut self,
+        now: Now,
+        mut time_is_up: impl FnMut() -> bool,
+    ) -> Result<(), StoreError> {
+        while self.prune_at <= now.time + PRUNE_AGAIN && !time_is_up() {
+            self.prune_at = now.time;
+            self.prune(now)?;
+        }
+        Ok(())
+    }
+
+    /// One small step of forgetting finished work, when its time has come.
     fn prune(&mut self, now: Now) -> Result<(), StoreError> {
         if now.time < self.prune_at {
             return Ok(());
         }
         let gone = self.store.prune(now.time - self.keep_finished, now.time)?;
-        self.prune_at = now.time + if gone > 0 { PRUNE_STEP } else { PRUNE_EVERY };
+        let (least, most) = PRUNE_EVERY;
+        let rest = Span(self.keep_finished.0 / 8).clamp(least, most);
+        self.prune_at = now.time + if gone > 0 { PRUNE_AGAIN } else { rest };
         Ok(())
     }
 }

@@ -2,6 +2,7 @@
 
 mod again;
 mod finding;
+mod pruning;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use paceline_core::{
     Reservation, SettledCall, Skip, SlowRecord, Span, Stamp, Terms, Time, Until, Write,
 };
 
-use crate::{Among, Cursor, PRUNE_STEP, Store, StoredJob};
+use crate::{Among, Cursor, Store, StoredJob};
 
 /// Opens one place again and again; whoever asks has dropped what it opened before.
 pub type Open = Box<dyn FnMut() -> Box<dyn Store>>;
@@ -39,7 +40,8 @@ pub fn all(fresh: &mut dyn FnMut() -> Open) {
         finding::a_forgotten_job_is_not_found_by_its_key,
         a_payload_outlives_its_job,
         answers_come_in_the_order_asked_and_expire,
-        pruning_takes_small_steps_and_only_what_is_old,
+        pruning::steps_are_small_and_take_only_what_is_old,
+        pruning::what_is_old_is_found_whatever_stands_before_it,
         the_largest_numbers_survive,
         again::services_and_rosters_are_kept_by_name,
         again::a_note_is_kept_until_it_is_replaced_or_dropped,
@@ -385,30 +387,6 @@ fn answers_come_in_the_order_asked_and_expire(place: &mut Place) {
     place.commit(&[Write::Answer(found("a", "3", 30)), Write::Answer(nothing("b", 12))]);
     assert_eq!(place.answers(&["a", "b"], 11), [Some(found("a", "3", 30)), Some(nothing("b", 12))]);
     assert_eq!(place.answers(&["a", "b"], 15), [Some(found("a", "3", 30)), None]);
-}
-
-fn pruning_takes_small_steps_and_only_what_is_old(place: &mut Place) {
-    let jobs = 2 * PRUNE_STEP as u64 + 10;
-    let mut writes =
-        vec![Write::Answer(found("old", "1", 10)), Write::Answer(found("new", "2", 99))];
-    for id in 1..=jobs {
-        writes.push(Write::Job(job(id), b"x".as_slice().into()));
-        writes.push(Write::Finish(report(id, if id % 2 == 0 { 5 } else { 50 }, vec![]).into()));
-    }
-    writes.push(Write::Job(job(jobs + 1), b"x".as_slice().into()));
-    place.commit(&writes);
-    assert_eq!(place.answers(&["old", "new"], 9).iter().flatten().count(), 2);
-    let mut steps = Vec::new();
-    for _ in 0..4 {
-        steps.push(place.store().prune(Time(50), Time(10)).expect("a step"));
-    }
-    assert_eq!(steps, [1 + PRUNE_STEP / 2, PRUNE_STEP / 2, 5, 0]);
-    // Gone from memory as well: even an earlier moment does not bring it back.
-    assert_eq!(place.answers(&["old", "new"], 9), [None, Some(found("new", "2", 99))]);
-    assert_eq!(place.listed(0, 3), [1, 3, 5]);
-    assert_eq!(place.job(2), None);
-    assert_eq!(place.store().payload(JobId(2)).expect("a look"), None);
-    assert_eq!(place.records(), [Record::Job(job(jobs + 1))]);
 }
 
 fn the_largest_numbers_survive(place: &mut Place) {

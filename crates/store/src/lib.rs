@@ -14,7 +14,7 @@ use paceline_core::{
 };
 
 pub use memory::Memory;
-pub use sqlite::Sqlite;
+pub use sqlite::{Backup, BackupError, Copied, Older, Sqlite, backup};
 
 /// What the engine asks of a store. One thread owns it; every verb is one transaction.
 pub trait Store: Send {
@@ -85,15 +85,16 @@ pub trait Store: Send {
     fn forget_events(&mut self, below: u64) -> Result<(), StoreError>;
 
     /// One small step of forgetting: jobs finished before `finished_before` and answers expired
-    /// at `now`. Returns how many of both went.
+    /// at `now`, the oldest first and at most [`PRUNE_STEP`] of each. Returns how many of both
+    /// went; zero means that nothing is left to forget.
     ///
-    /// A step looks at no more than [`PRUNE_STEP`] of each and the next one goes on from there,
-    /// round and round: zero says nothing about the rest of the store.
+    /// A step costs what it forgets, however much is kept. After a power cut some of it may be
+    /// back.
     fn prune(&mut self, finished_before: Time, now: Time) -> Result<usize, StoreError>;
 }
 
-/// How many finished jobs, and how many answers, one step of [`Store::prune`] looks at.
-pub const PRUNE_STEP: usize = 500;
+/// How many finished jobs, and how many answers, one step of [`Store::prune`] forgets at most.
+pub const PRUNE_STEP: usize = 200;
 
 /// Where a list of jobs goes on, and which way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

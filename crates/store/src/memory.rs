@@ -47,8 +47,9 @@ struct Tables {
     rosters: BTreeMap<Arc<str>, RosterRecord>,
     notes: BTreeMap<Arc<str>, Blob>,
     events: BTreeMap<u64, Numbered>,
-    /// Where the next step of forgetting goes on.
-    pruned_to: (JobId, Option<AnswerKey>),
+    /// What may be forgotten, by its age.
+    by_time: BTreeSet<(Time, JobId)>,
+    by_expiry: BTreeSet<(Time, AnswerKey)>,
 }
 
 impl Tables {
@@ -94,7 +95,13 @@ impl Tables {
                 self.finished_keys.insert((key, job));
             }
             Write::Answer(answer) => {
-                self.answers.insert((answer.lane.clone(), answer.key.clone()), answer);
+                let key = (answer.lane.clone(), answer.key.clone());
+                self.by_expiry.insert((answer.expires_at, key.clone()));
+                if let Some(before) = self.answers.insert(key.clone(), answer.clone())
+                    && before.expires_at != answer.expires_at
+                {
+                    self.by_expiry.remove(&(before.expires_at, key));
+                }
             }
             Write::Service(record) => {
                 self.services.insert(record.name.clone(), record);
@@ -128,6 +135,7 @@ impl Tables {
         for call in calls {
             self.calls.remove(&call);
         }
+        self.by_time.insert((report.finished_at, report.job));
         self.finished.insert(report.job, (record, report));
     }
 
@@ -155,25 +163,23 @@ impl Tables {
     }
 
     fn prune_jobs(&mut self, finished_before: Time) -> usize {
-        let after = (Excluded(self.pruned_to.0), Unbounded);
-        let seen: Vec<(JobId, Time)> = (self.finished.range(after).take(PRUNE_STEP))
-            .map(|(&id, (_, report))| (id, report.finished_at))
-            .collect();
-        let end = seen.last().filter(|_| seen.len() == PRUNE_STEP);
-        self.pruned_to.0 = end.map_or(JobId(0), |&(id, _)| id);
-        let old = seen.iter().filter(|(_, at)| *at < finished_before);
-        old.map(|(id, _)| self.forget_finished(*id)).count()
+        let oldest = self.by_time.iter().take(PRUNE_STEP);
+        let old: Vec<_> = oldest.take_while(|(at, _)| *at < finished_before).copied().collect();
+        for entry in &old {
+            self.by_time.remove(entry);
+            self.forget_finished(entry.1);
+        }
+        old.len()
     }
 
     fn prune_answers(&mut self, now: Time) -> usize {
-        let from = self.pruned_to.1.take().map_or(Unbounded, Excluded);
-        let seen: Vec<(AnswerKey, Time)> = (self.answers.range((from, Unbounded)).take(PRUNE_STEP))
-            .map(|(key, answer)| (key.clone(), answer.expires_at))
-            .collect();
-        let end = seen.last().filter(|_| seen.len() == PRUNE_STEP);
-        self.pruned_to.1 = end.map(|(key, _)| key.clone());
-        let expired = seen.iter().filter(|(_, expires_at)| *expires_at <= now);
-        expired.filter(|(key, _)| self.answers.remove(key).is_some()).count()
+        let oldest = self.by_expiry.iter().take(PRUNE_STEP);
+        let expired: Vec<_> = oldest.take_while(|(at, _)| *at <= now).cloned().collect();
+        for entry in &expired {
+            self.by_expiry.remove(entry);
+            self.answers.remove(&entry.1);
+        }
+        expired.len()
     }
 }
 

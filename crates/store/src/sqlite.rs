@@ -1,6 +1,7 @@
 //! A store in one SQLite file.
 
 mod apply;
+mod backup;
 mod forms;
 mod keys;
 mod load;
@@ -27,6 +28,8 @@ use mark::Mark;
 use place::Place;
 use statements::Sql;
 
+pub use backup::{Backup, BackupError, Copied, Older, backup};
+
 /// A store in one SQLite file, which belongs to one process at a time.
 #[derive(Debug)]
 pub struct Sqlite {
@@ -42,7 +45,6 @@ pub struct Sqlite {
     known: Option<Known>,
     buffer: Buffer,
     front: Front,
-    pruned_to: PrunedTo,
 }
 
 /// Whether the store answers (B4).
@@ -62,13 +64,6 @@ enum Outlives {
     Process,
     /// The machine: it is synced.
     Machine,
-}
-
-/// Where the next step of forgetting goes on.
-#[derive(Debug, Default)]
-struct PrunedTo {
-    job: i64,
-    answer: (String, Vec<u8>),
 }
 
 impl Sqlite {
@@ -120,7 +115,6 @@ impl Sqlite {
             known: None,
             buffer: Buffer::default(),
             front: Front::new(Sqlite::FRONT_BYTES),
-            pruned_to: PrunedTo::default(),
         })
     }
 
@@ -237,45 +231,36 @@ impl Sqlite {
         Ok(fresh.inspect(|answer| self.front.keep(answer.clone())))
     }
 
-    /// Jobs finished before, among the next few, each with the hash of its key.
-    fn old_jobs(&mut self, finished_before: Time) -> Result<Vec<(i64, Option<i64>)>, StoreError> {
-        let sql = "SELECT id, finished_at, spec FROM finished WHERE id > ? ORDER BY id LIMIT ?";
-        let after = self.pruned_to.job;
-        let seen = self.read(|connection| {
-            let read = |row: &Row<'_>| {
-                let id: i64 = row.get(0)?;
-                let old = load::time(row, 1)? < finished_before;
-                Ok((id, old.then(|| (id, load::key_hash(row, 2)))))
-            };
+    /// The first few jobs finished before this moment, each with the hash of its key.
+    fn old_jobs(&self, finished_before: Time) -> Result<Vec<(i64, Option<i64>)>, StoreError> {
+        let sql = "SELECT id, spec FROM finished WHERE finished_at >= 0 AND finished_at < ?
+                   ORDER BY finished_at LIMIT ?";
+        self.read(|connection| {
+            let read = |row: &Row<'_>| Ok((row.get(0)?, load::key_hash(row, 1)));
             let mut statement = connection.prepare_cached(sql)?;
-            statement
-                .query_map((after, PRUNE_STEP.cast_signed()), read)?
-                .collect::<Result<Vec<_>, _>>()
-        })?;
-        let end = seen.last().filter(|_| seen.len() == PRUNE_STEP);
-        self.pruned_to.job = end.map_or(0, |&(id, _)| id);
-        Ok(seen.into_iter().filter_map(|(_, old)| old).collect())
+            statement.query_map((moment(finished_before), FEW), read)?.collect()
+        })
     }
 
-    /// Questions whose answers have expired, among the next few.
-    fn expired(&mut self, now: Time) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
-        let sql = "SELECT lane, key, expires_at FROM cache WHERE (lane, key) > (?, ?)
-                   ORDER BY lane, key LIMIT ?";
-        let (lane, key) = std::mem::take(&mut self.pruned_to.answer);
-        let mut seen = self.read(|connection| {
-            let read = |row: &Row<'_>| Ok(((row.get(0)?, row.get(1)?), load::time(row, 2)?));
+    /// The first few questions whose answers have expired.
+    fn expired(&self, now: Time) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        let sql = "SELECT lane, key FROM cache WHERE expires_at >= 0 AND expires_at <= ?
+                   ORDER BY expires_at LIMIT ?";
+        self.read(|connection| {
             let mut statement = connection.prepare_cached(sql)?;
-            statement
-                .query_map((lane, key, PRUNE_STEP.cast_signed()), read)?
-                .collect::<Result<Vec<_>, _>>()
-        })?;
-        if let Some((last, _)) = seen.last().filter(|_| seen.len() == PRUNE_STEP) {
-            self.pruned_to.answer = last.clone();
-        }
-        seen.retain(|(_, expires_at)| *expires_at <= now);
-        Ok(seen.into_iter().map(|(question, _)| question).collect())
+            let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+            statement.query_map((moment(now), FEW), read)?.collect()
+        })
     }
 }
+
+/// A moment to compare stored ones with: those beyond SQLite's numbers are stored as negative ones,
+/// and never come.
+fn moment(at: Time) -> i64 {
+    i64::try_from(at.0).unwrap_or(i64::MAX)
+}
+
+const FEW: i64 = PRUNE_STEP as i64;
 
 impl Store for Sqlite {
     fn load(&mut self, each: &mut dyn FnMut(Record)) -> Result<Option<Stamp>, StoreError> {
@@ -441,7 +426,8 @@ impl Store for Sqlite {
         if jobs.is_empty() && questions.is_empty() {
             return Ok(0);
         }
-        self.write(Outlives::Machine, |writer| {
+        // What a power cut brings back is forgotten again.
+        self.write(Outlives::Process, |writer| {
             for &(job, key_hash) in &jobs {
                 writer.run(Sql::DropFinished, [job])?;
                 writer.run(Sql::DropPayload, [job])?;
@@ -549,8 +535,9 @@ mod tests {
             expires_at: Time(1),
         };
         store.commit_soon(&stamp, &[Write::Answer(answer)]).expect("a commit");
+        assert_eq!(level(&store), normal);
         assert_eq!(store.prune(Time(0), Time(9)).expect("a step"), 1);
-        assert_eq!(level(&store), full);
+        assert_eq!(level(&store), normal);
     }
 
     #[test]

@@ -84,7 +84,7 @@ fn a_store_of_a_newer_program_is_left_alone() {
     drop(newer);
     assert_eq!(
         refusal(&path),
-        "`PATH` was written by a newer program (version 7 of the store, this program knows 5): \
+        "`PATH` was written by a newer program (version 7 of the store, this program knows 6): \
          use the newer program"
     );
 }

@@ -68,11 +68,15 @@ pub(super) fn a_forgotten_job_is_not_found_by_its_key(place: &mut Place) {
         writes.extend(finish(id, b"again", finished_at));
     }
     place.commit(&writes);
-    assert_eq!(place.store().prune(Time(401), Time(0)).expect("a step"), 400);
-    assert_eq!(place.store().prune(Time(401), Time(0)).expect("a step"), 1);
-    let (gone, stays) = (400u64.to_le_bytes(), 401u64.to_le_bytes());
-    assert_eq!(found(place, &[&gone, &stays, b"again"]), [None, Some(401), Some(jobs + 2)]);
-    assert_eq!(place.store().prune(Time(901), Time(0)).expect("a step"), PRUNE_STEP - 400 + 1);
+    let old = jobs * 3 / 4;
+    let prune = |place: &mut Place, before| {
+        place.store().prune(Time(before), Time(0)).expect("a step") as u64
+    };
+    assert_eq!(prune(place, old + 1), old + 1);
+    assert_eq!(prune(place, old + 1), 0);
+    let (gone, stays) = (old.to_le_bytes(), (old + 1).to_le_bytes());
+    assert_eq!(found(place, &[&gone, &stays, b"again"]), [None, Some(old + 1), Some(jobs + 2)]);
+    assert_eq!(prune(place, 901), jobs - old + 1);
     assert_eq!(found(place, &[&stays, b"again"]), [None, None]);
     // The key is as good as new.
     place.commit(&[vec![submit(jobs + 3, &gone)], finish(jobs + 3, &gone, 901).to_vec()].concat());

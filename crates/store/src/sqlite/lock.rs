@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::StoreError;
@@ -24,9 +24,8 @@ impl Lock {
     /// The lock file stays when the lock goes: deleting it would let two processes lock two
     /// different files of the same name.
     pub(super) fn take(path: &Path) -> Result<Lock, StoreError> {
-        let beside = path.with_added_extension("lock");
-        let open =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(beside);
+        let mut open = OpenOptions::new();
+        let open = open.read(true).write(true).create(true).truncate(false).open(beside(path));
         let mut file = open.map_err(|error| refusal(path, error))?;
         let mut tries = 0;
         while let Err(error) = file.try_lock() {
@@ -45,10 +44,14 @@ impl Lock {
     }
 }
 
+/// The lock file of the store at `path`.
+pub(super) fn beside(path: &Path) -> PathBuf {
+    path.with_added_extension("lock")
+}
+
 /// The process that has the store at `path`, if one has.
 pub(super) fn owner(path: &Path) -> Option<u32> {
-    let beside = path.with_added_extension("lock");
-    let mut file = OpenOptions::new().read(true).write(true).open(beside).ok()?;
+    let mut file = OpenOptions::new().read(true).write(true).open(beside(path)).ok()?;
     match file.try_lock_shared() {
         Err(TryLockError::WouldBlock) => named_in(&mut file),
         Ok(()) | Err(TryLockError::Error(_)) => None,

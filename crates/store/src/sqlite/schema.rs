@@ -22,7 +22,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How a file of each version becomes one of the next; the first makes a new file.
 /// A step that was ever released never changes.
-const STEPS: [&str; 5] = [
+const STEPS: [&str; 6] = [
     // An unfinished job is in `jobs`, so that a start reads those and no others. Its payload lies
     // apart: it is neither read at the start nor copied at the end. An attempt is found by its
     // number, which grows: whatever the number of lanes, one turn touches a few pages.
@@ -82,6 +82,11 @@ const STEPS: [&str; 5] = [
     // A row while a process has the store open and has written to it (see `mark.rs`).
     "
     CREATE TABLE opened (id INTEGER PRIMARY KEY CHECK (id = 1));
+    ",
+    // What may be forgotten is found by its age: jobs do not finish in the order of their numbers.
+    "
+    CREATE INDEX finished_by_time ON finished (finished_at);
+    CREATE INDEX cache_by_expiry ON cache (expires_at);
     ",
 ];
 

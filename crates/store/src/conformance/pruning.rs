@@ -1,0 +1,50 @@
+//! What is old is forgotten in small steps, and nothing else is.
+
+use paceline_core::{JobId, Record, Time, Write};
+
+use super::{Place, found, job, report};
+use crate::PRUNE_STEP;
+
+pub(super) fn steps_are_small_and_take_only_what_is_old(place: &mut Place) {
+    let jobs = 2 * PRUNE_STEP as u64 + 10;
+    let mut writes =
+        vec![Write::Answer(found("old", "1", 10)), Write::Answer(found("new", "2", 99))];
+    for id in 1..=jobs {
+        writes.push(Write::Job(job(id), b"x".as_slice().into()));
+        writes.push(Write::Finish(report(id, if id % 2 == 0 { 5 } else { 50 }, vec![]).into()));
+    }
+    writes.push(Write::Job(job(jobs + 1), b"x".as_slice().into()));
+    place.commit(&writes);
+    assert_eq!(place.answers(&["old", "new"], 9).iter().flatten().count(), 2);
+    let mut steps = Vec::new();
+    for _ in 0..3 {
+        steps.push(place.store().prune(Time(50), Time(10)).expect("a step"));
+    }
+    assert_eq!(steps, [1 + PRUNE_STEP, 5, 0]);
+    // Gone from memory as well: even an earlier moment does not bring it back.
+    assert_eq!(place.answers(&["old", "new"], 9), [None, Some(found("new", "2", 99))]);
+    assert_eq!(place.listed(0, 3), [1, 3, 5]);
+    assert_eq!(place.job(2), None);
+    assert_eq!(place.store().payload(JobId(2)).expect("a look"), None);
+    assert_eq!(place.records(), [Record::Job(job(jobs + 1))]);
+}
+
+pub(super) fn what_is_old_is_found_whatever_stands_before_it(place: &mut Place) {
+    // Many that were submitted early and finished late, then one that finished first.
+    let last = 3 * PRUNE_STEP as u64;
+    let mut writes = Vec::new();
+    for id in 1..=last {
+        let at = if id == last { 5 } else { 50 };
+        writes.push(Write::Job(job(id), b"x".as_slice().into()));
+        writes.push(Write::Finish(report(id, at, vec![]).into()));
+        writes.push(Write::Answer(found(&format!("{id:06}"), "1", at)));
+    }
+    place.commit(&writes);
+    // A newer answer to the same question has its own time.
+    place
+        .commit(&[Write::Answer(found("000001", "1", 5)), Write::Answer(found("000001", "1", 60))]);
+    assert_eq!(place.store().prune(Time(50), Time(10)).expect("a step"), 2);
+    assert_eq!(place.store().prune(Time(50), Time(10)).expect("a step"), 0);
+    assert_eq!(place.job(last), None);
+    assert_eq!(place.answers(&["000001"], 55), [Some(found("000001", "1", 60))]);
+}

@@ -59,6 +59,9 @@ pub struct Config {
     pub commands: Vec<CommandConfig>,
     /// Where the embedded store is.
     pub store_path: PathBuf,
+    /// Whether a store whose log is missing is opened in its older state. No file says so: the
+    /// command line does.
+    pub accept_older: bool,
     /// How long finished jobs can be asked about.
     pub keep_finished: Span,
     /// Memory for cached answers, in bytes.
@@ -125,6 +128,7 @@ impl Config {
             rosters: Vec::new(),
             commands: Vec::new(),
             store_path: surroundings.store_path(),
+            accept_older: false,
             keep_finished: Span::days(7),
             cache_bytes: 64 << 20,
             server: ServerConfig::default(),

@@ -1,6 +1,5 @@
 //! The engine as the configuration describes it, on the store that all tools share.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,6 +85,9 @@ fn builder(config: &Config, what: For, known: &Known) -> anyhow::Result<(Builder
     if what == For::Looking {
         builder = builder.at_rest();
     }
+    if config.accept_older {
+        builder = builder.accept_older();
+    }
     let settings = config.settings.clone();
     let builder = builder
         .settings(|own| *own = paceline::Settings { hash_seed: own.hash_seed, ..settings })
@@ -116,7 +118,7 @@ pub(crate) async fn start_with(
     let mut waited = Duration::ZERO;
     loop {
         let (builder, doors) = builder(config, what, &known)?;
-        let started = match end_leftovers(&config.store_path, what).await {
+        let started = match end_leftovers(config, what).await {
             Ok(gone) => add(builder).forget_notes(gone).start(),
             Err(error) => Err(error.into()),
         };
@@ -146,12 +148,13 @@ pub(crate) async fn start_with(
 
 /// Ends what an earlier process left running, before anything may take its place on its lane (S3,
 /// L5). Returns the notes that told of it.
-async fn end_leftovers(path: &Path, what: For) -> Result<Vec<Arc<str>>, StoreError> {
-    if what == For::Looking || !path.exists() {
+async fn end_leftovers(config: &Config, what: For) -> Result<Vec<Arc<str>>, StoreError> {
+    if what == For::Looking || !config.store_path.exists() {
         return Ok(Vec::new());
     }
     // Held while they end: nobody else starts anything meanwhile.
-    let mut store = Sqlite::open(path)?;
+    let open = if config.accept_older { Sqlite::open_older } else { Sqlite::open };
+    let mut store = open(&config.store_path)?;
     let mut ending = Vec::new();
     for name in store.notes(GROUPS)? {
         if let Some(note) = store.note(&name)? {

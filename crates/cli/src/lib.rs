@@ -18,5 +18,6 @@ pub mod mock;
 pub mod output;
 pub mod serve;
 pub mod services;
+pub mod store;
 mod table;
 pub mod token;

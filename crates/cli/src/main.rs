@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use paceline_cli::config::{Config, Surroundings, print};
 use paceline_cli::exit::Exit;
 use paceline_cli::output::{data, fail, say};
-use paceline_cli::{bench, demo, fetch, job, lane, mock, serve, services, token};
+use paceline_cli::{bench, demo, fetch, job, lane, mock, serve, services, store, token};
 
 /// Jobs are many small pieces of memory that come and go together.
 #[global_allocator]
@@ -21,6 +21,9 @@ struct Cli {
     /// The configuration file, instead of the one that is found
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Open a store that was copied without its `-wal`, in the older state that its file holds
+    #[arg(long, global = true)]
+    accept_older: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -40,6 +43,8 @@ enum Command {
     Job(Box<job::Arguments>),
     /// Services and their limits: how they are doing, stopped, let go on
     Lane(lane::Arguments),
+    /// Copy the store while it is in use
+    Store(store::Arguments),
     /// A rate-limited service to test clients against
     Mock(Box<mock::Arguments>),
     /// What this machine does: rates, latencies, recovery, limits
@@ -82,7 +87,11 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> anyhow::Result<Exit> {
-    let config = || Config::load(cli.config.as_deref(), &Surroundings::of_process());
+    let config = || {
+        let mut config = Config::load(cli.config.as_deref(), &Surroundings::of_process())?;
+        config.accept_older = cli.accept_older;
+        anyhow::Ok(config)
+    };
     match cli.command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Fetch(arguments) => fetch::run(&arguments, &config()?),
@@ -90,6 +99,7 @@ fn run(cli: Cli) -> anyhow::Result<Exit> {
         Command::Serve(arguments) => serve::run(&arguments, &config()?),
         Command::Job(arguments) => job::run(&arguments, &config()?),
         Command::Lane(arguments) => lane::run(&arguments, &config()?),
+        Command::Store(arguments) => store::run(&arguments, &config()?),
         Command::Mock(arguments) => mock::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Config(ConfigCommand::Print) => done(&print()),

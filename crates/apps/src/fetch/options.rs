@@ -15,6 +15,8 @@ use crate::http::proxy::Proxies;
 pub struct Options {
     /// Where the files go.
     pub directory: PathBuf,
+    /// Whether a store whose log is missing is opened in its older state.
+    pub accept_older: bool,
     /// How files get their names.
     pub naming: Naming,
     /// What becomes of files that have the name of one to be fetched.

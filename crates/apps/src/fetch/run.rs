@@ -117,7 +117,9 @@ impl Run {
         let mark = mark(&own).map_err(refused)?;
         let (saver, thread) = Saver::start(mark, archive, progress.clone()).map_err(refused)?;
         let saver = Arc::new(saver);
-        let builder = engine(&options, Paceline::open(own.join(STORE)));
+        let store = Paceline::open(own.join(STORE));
+        let store = if options.accept_older { store.accept_older() } else { store };
+        let builder = engine(&options, store);
         let get =
             get(options, directory.clone(), saver, progress.clone(), watch.clone(), left_over);
         let builder = builder.worker(KIND, Getter(get.clone()));

@@ -253,6 +253,7 @@ impl Arguments {
         let max_wait = self.max_wait.unwrap_or_else(|| self.default_max_wait(&host, &lanes));
         Ok(Options {
             directory: self.target_directory()?,
+            accept_older: config.accept_older,
             naming: match (self.tree, self.content_disposition) {
                 (true, _) => Naming::Tree,
                 (false, true) => Naming::ByServer,

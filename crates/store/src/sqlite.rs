@@ -4,6 +4,7 @@ mod apply;
 mod backup;
 mod forms;
 mod keys;
+mod leaving;
 mod load;
 mod lock;
 mod mark;
@@ -231,17 +232,6 @@ impl Sqlite {
         Ok(fresh.inspect(|answer| self.front.keep(answer.clone())))
     }
 
-    /// The first few jobs finished before this moment, each with the hash of its key.
-    fn old_jobs(&self, finished_before: Time) -> Result<Vec<(i64, Option<i64>)>, StoreError> {
-        let sql = "SELECT id, spec FROM finished WHERE finished_at >= 0 AND finished_at < ?
-                   ORDER BY finished_at LIMIT ?";
-        self.read(|connection| {
-            let read = |row: &Row<'_>| Ok((row.get(0)?, load::key_hash(row, 1)));
-            let mut statement = connection.prepare_cached(sql)?;
-            statement.query_map((moment(finished_before), FEW), read)?.collect()
-        })
-    }
-
     /// The first few questions whose answers have expired.
     fn expired(&self, now: Time) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
         let sql = "SELECT lane, key FROM cache WHERE expires_at >= 0 AND expires_at <= ?
@@ -421,14 +411,15 @@ impl Store for Sqlite {
     }
 
     fn prune(&mut self, finished_before: Time, now: Time) -> Result<usize, StoreError> {
-        let jobs = self.old_jobs(finished_before)?;
+        let old = self.read(|connection| leaving::old(connection, moment(finished_before)))?;
         let questions = self.expired(now)?;
-        if jobs.is_empty() && questions.is_empty() {
+        if old.jobs.is_empty() && questions.is_empty() {
             return Ok(0);
         }
         // What a power cut brings back is forgotten again.
         self.write(Outlives::Process, |writer| {
-            for &(job, key_hash) in &jobs {
+            old.rows.iter().try_for_each(|&row| writer.run(Sql::DropLeaving, row))?;
+            for &(job, key_hash) in &old.jobs {
                 writer.run(Sql::DropFinished, [job])?;
                 writer.run(Sql::DropPayload, [job])?;
                 if let Some(hash) = key_hash {
@@ -440,7 +431,7 @@ impl Store for Sqlite {
         for (lane, key) in &questions {
             self.front.forget(&lane.as_str().into(), &key.as_slice().into());
         }
-        Ok(jobs.len() + questions.len())
+        Ok(old.jobs.len() + questions.len())
     }
 }
 

@@ -168,7 +168,7 @@ fn b1_a_store_of_an_earlier_build_opens_as_before() {
     let (_directory, path, store) = open_store(3);
     drop(store);
     let earlier = Connection::open(&path).expect("a database");
-    let back = "DROP TABLE opened; DROP INDEX finished_by_time; DROP INDEX cache_by_expiry;
+    let back = "DROP TABLE opened; DROP TABLE leaving; DROP INDEX cache_by_expiry;
                    PRAGMA user_version = 4";
     earlier.execute_batch(back).expect("SQL");
     drop(earlier);

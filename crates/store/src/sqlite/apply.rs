@@ -10,6 +10,7 @@ use rusqlite::Connection;
 
 use super::forms::Buffer;
 use super::keys::hash;
+use super::leaving::Leaving;
 use super::statements::{Sql, Statements};
 
 /// What the tables hold, as far as that spares them a search.
@@ -27,6 +28,7 @@ pub(super) struct Writer<'a> {
     statements: Statements<'a>,
     known: &'a mut Known,
     buffer: &'a mut Buffer,
+    leaving: Leaving,
 }
 
 type Done = rusqlite::Result<()>;
@@ -37,12 +39,15 @@ impl<'a> Writer<'a> {
         known: &'a mut Known,
         buffer: &'a mut Buffer,
     ) -> rusqlite::Result<Writer<'a>> {
-        let mut writer = Writer { statements: Statements::new(connection), known, buffer };
+        let (statements, leaving) = (Statements::new(connection), Leaving::default());
+        let mut writer = Writer { statements, known, buffer, leaving };
         writer.run(Sql::Begin, ())?;
         Ok(writer)
     }
 
     pub(super) fn finish(mut self) -> Done {
+        let leaving = std::mem::take(&mut self.leaving);
+        leaving.rows(|row| self.run(Sql::Leaving, row))?;
         self.run(Sql::Commit, ())
     }
 
@@ -175,6 +180,7 @@ impl<'a> Writer<'a> {
         let values = (id, report.finished_at.0.cast_signed(), body);
         let moved = self.statements.run(Sql::Finish, values)?;
         assert_eq!(moved, 1, "only an unfinished job is finished");
+        self.leaving.add(report.job, report.finished_at);
         self.run(Sql::DropJob, [id])?;
         if self.known.with_calls.remove(&report.job) {
             self.run(Sql::DropCalls, [id])?;

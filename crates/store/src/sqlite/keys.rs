@@ -145,7 +145,7 @@ mod tests {
         commit(&mut store, &finish(1, "before")[..1]);
         let back = "DROP TABLE finished_keys; DROP TABLE services; DROP TABLE rosters;
                     DROP TABLE notes; DROP TABLE events; DROP TABLE opened;
-                    DROP INDEX finished_by_time; DROP INDEX cache_by_expiry;
+                    DROP TABLE leaving; DROP INDEX cache_by_expiry;
                     ALTER TABLE meta DROP COLUMN next_event; PRAGMA user_version = 1";
         store.connection.execute_batch(back).expect("SQL");
         drop(store);

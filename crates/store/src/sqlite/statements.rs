@@ -24,6 +24,8 @@ pub(super) enum Sql {
     DropJob,
     Answer,
     DropFinished,
+    Leaving,
+    DropLeaving,
     FinishedKey,
     DropFinishedKey,
     DropAnswer,
@@ -35,7 +37,7 @@ pub(super) enum Sql {
     DropEvents,
 }
 
-const SQL: [(Sql, &str); 28] = [
+const SQL: [(Sql, &str); 30] = [
     (Sql::Begin, "BEGIN IMMEDIATE"),
     (Sql::Commit, "COMMIT"),
     (Sql::Stamp, "INSERT OR REPLACE INTO meta VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?)"),
@@ -58,6 +60,8 @@ const SQL: [(Sql, &str); 28] = [
     (Sql::DropJob, "DELETE FROM jobs WHERE id = ?"),
     (Sql::Answer, "INSERT OR REPLACE INTO cache VALUES (?, ?, ?, ?, ?)"),
     (Sql::DropFinished, "DELETE FROM finished WHERE id = ?"),
+    (Sql::Leaving, "INSERT INTO leaving VALUES (?, ?, ?)"),
+    (Sql::DropLeaving, "DELETE FROM leaving WHERE finished_at = ? AND first = ?"),
     (Sql::FinishedKey, "INSERT OR IGNORE INTO finished_keys VALUES (?, ?)"),
     (Sql::DropFinishedKey, "DELETE FROM finished_keys WHERE hash = ? AND job = ?"),
     (Sql::DropAnswer, "DELETE FROM cache WHERE lane = ? AND key = ?"),

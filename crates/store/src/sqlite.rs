@@ -239,7 +239,7 @@ impl Sqlite {
         self.read(|connection| {
             let mut statement = connection.prepare_cached(sql)?;
             let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
-            statement.query_map((moment(now), FEW), read)?.collect()
+            statement.query_map((moment(now), PRUNE_STEP.cast_signed()), read)?.collect()
         })
     }
 }
@@ -249,8 +249,6 @@ impl Sqlite {
 fn moment(at: Time) -> i64 {
     i64::try_from(at.0).unwrap_or(i64::MAX)
 }
-
-const FEW: i64 = PRUNE_STEP as i64;
 
 impl Store for Sqlite {
     fn load(&mut self, each: &mut dyn FnMut(Record)) -> Result<Option<Stamp>, StoreError> {

@@ -132,24 +132,31 @@ impl Original {
         }
     }
 
-    /// Whether no process has the store, nor gets it before the lock is let go. A file that never
-    /// had an owner gets no lock beside it.
-    fn at_rest(&self) -> Option<Option<Lock>> {
+    /// Whether no process has the store, nor gets it before the lock is let go.
+    fn at_rest(&self) -> AtRest {
         if !lock::beside(&self.path).exists() {
-            return Some(None);
+            return AtRest::NeverOwned;
         }
-        if lock::owner(&self.path).is_some() {
-            return None;
+        match lock::owner(&self.path) {
+            Some(_) => AtRest::No,
+            None => Lock::take(&self.path).map_or(AtRest::No, AtRest::Held),
         }
-        Lock::take(&self.path).ok().map(Some)
     }
+}
+
+enum AtRest {
+    /// A file that never had an owner gets no lock beside it.
+    NeverOwned,
+    Held(#[expect(dead_code, reason = "held until the files are closed")] Lock),
+    No,
 }
 
 impl Drop for Original {
     fn drop(&mut self) {
         let _ = self.connection.execute_batch("COMMIT");
         // No process has the store, and looking at it made an empty log: that goes again.
-        if let Some(_lock) = self.at_rest()
+        let at_rest = self.at_rest();
+        if !matches!(at_rest, AtRest::No)
             && mark::log(&self.path).metadata().is_ok_and(|log| log.len() == 0)
             && let Ok(memory) = Connection::open_in_memory()
         {

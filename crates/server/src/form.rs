@@ -103,13 +103,18 @@ impl JobForm {
     /// The job that is meant, if it can be.
     pub(crate) fn job(self, doors: &Doors) -> Result<Job, Problem> {
         let stages = match (self.lanes, self.stages) {
-            (Some(lanes), None) if !lanes.is_empty() => vec![lanes],
-            (None, Some(stages)) if stages.iter().any(|stage| !stage.is_empty()) => stages,
+            (Some(lanes), None) => vec![lanes],
+            (None, Some(stages)) => stages,
             (Some(_), Some(_)) => {
                 return Err(Problem::unprocessable("name either `lanes` or `stages`"));
             }
-            _ => return Err(Problem::unprocessable("name at least one lane in `lanes`")),
+            (None, None) => Vec::new(),
         };
+        if stages.is_empty() || stages.iter().any(Vec::is_empty) {
+            return Err(Problem::no_lanes(
+                "name at least one lane in `lanes`, or in each of `stages`",
+            ));
+        }
         let payload = self.payload.as_deref().map_or("null", RawValue::get);
         doors.check(&self.kind, payload.as_bytes(), stages.iter().flatten())?;
         let mut job = Job::new(&self.kind, &self.payload);

@@ -108,6 +108,10 @@ impl Problem {
         Problem::new(StatusCode::NOT_FOUND, "unknown_lane", detail).about(lane)
     }
 
+    pub(crate) fn no_lanes(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "no_lanes", detail)
+    }
+
     pub(crate) fn paused(lane: &str) -> Problem {
         let name = shown(lane);
         let detail =
@@ -229,9 +233,7 @@ fn submit_error(error: &SubmitError) -> Problem {
             let status = StatusCode::UNPROCESSABLE_ENTITY;
             Problem::new(status, "unknown_lane", error.to_string()).about(lane)
         }
-        SubmitError::NoLanes => {
-            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "no_lanes", error.to_string())
-        }
+        SubmitError::NoLanes => Problem::no_lanes(error.to_string()),
         SubmitError::LaneTwice(lane) | SubmitError::CostTooHigh { lane, .. } => problem.about(lane),
         SubmitError::TooManyLanes { lane, .. } => {
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, "lanes", error.to_string()).about(lane)

@@ -17,8 +17,6 @@ const CALLS_EACH: usize = 500;
 const IN_FLIGHT: u32 = 20;
 /// Idle lanes.
 const IDLE: usize = 5;
-/// More than all hung lanes hold: what is measured is not the queue's bound.
-const MAX_WAITING: u32 = 100_000;
 /// Runs of which the median counts.
 const LIBRARY_RUNS: usize = 5;
 const DAEMON_RUNS: usize = 3;

@@ -142,6 +142,9 @@ async fn a_client_that_stops_reading_is_dropped_and_holds_up_nobody() {
     let service = Service::kind().await;
     let mut made = made(service.address);
     made.bounds.stalled = Duration::from_millis(300);
+    made.builder = made.builder.settings(|settings| {
+        settings.lane_waiting = std::num::NonZeroU32::new(20_000).expect("above zero");
+    });
     let daemon = made.start().await;
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(2_048).expect("a small buffer");

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::{DAEMON, GIVE_UP, IDLE, IN_FLIGHT, Load, MAX_WAITING, Spans, figures_of, median};
+use super::{DAEMON, GIVE_UP, IDLE, IN_FLIGHT, Load, Spans, figures_of, median};
 use crate::bench::bare::Bare;
 use crate::bench::daemon::{Daemon, post, request};
 use crate::bench::stopwatch::now;
@@ -64,7 +64,7 @@ pub(super) async fn run(load: Load) -> anyhow::Result<Run> {
 
 fn config(load: Load, dead: &Mock, prompt: &Mock) -> String {
     let (dead, prompt) = (dead.url(""), prompt.url(""));
-    let mut text = format!("[store]\npath = 'hung.db'\n[queue]\nmax_waiting = {MAX_WAITING}\n");
+    let mut text = "[store]\npath = 'hung.db'\n".to_string();
     let mut lane = |name: String, rules: &str| {
         writeln!(text, "[lanes.{name}]\n{rules}").expect("a string takes everything");
     };

@@ -1,7 +1,6 @@
 //! The library over SQLite with its default pool: from `submit` returning to the worker's first line.
 
 use std::collections::BTreeSet;
-use std::num::NonZeroU32;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,7 @@ use paceline::{Builder, Call, Job, Lane, Outcome, Paceline, Work};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
-use super::{GIVE_UP, IDLE, IN_FLIGHT, LIBRARY, Load, MAX_WAITING, Spans, figures_of, median};
+use super::{GIVE_UP, IDLE, IN_FLIGHT, LIBRARY, Load, Spans, figures_of, median};
 use crate::bench::stopwatch::{Lap, Stopwatch, now};
 use crate::bench::{Figure, Target};
 
@@ -73,9 +72,6 @@ fn engine(
             let at = now();
             let sent = call.payload().map(|number| tell.send((number, at)));
             async { sent.map_or_else(Err, |_| Outcome::done(true)) }
-        })
-        .settings(|settings| {
-            settings.max_waiting = NonZeroU32::new(MAX_WAITING).expect("above zero");
         });
     for lane in load.hung_lanes() {
         builder = builder.lane(Lane::new(&lane).in_flight(IN_FLIGHT));

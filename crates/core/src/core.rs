@@ -299,6 +299,8 @@ pub struct Core {
     /// What all that waits may take, and how full lanes are (Q1, Q3).
     pub(crate) room: Room,
     pub(crate) fills: Fills,
+    /// When there is room again, as it was found at that moment.
+    pub(crate) found_room: Option<(Time, Option<Time>)>,
     /// Calls without an outcome.
     pub(crate) unsettled: usize,
     /// Those of them that nobody here can run.
@@ -357,6 +359,7 @@ impl Core {
             waiting: 0,
             room,
             fills: Fills::default(),
+            found_room: None,
             unsettled: 0,
             parked: 0,
         };

@@ -121,7 +121,7 @@ impl Core {
     }
 
     /// Looks once at every lane and group that changed, until none has.
-    pub(crate) fn settle_standings(&mut self, now: Now, plan: &mut Plan) {
+    fn settle_standings(&mut self, now: Now, plan: &mut Plan) {
         loop {
             if let Some(lane) = self.dirty_lanes.pop() {
                 self.lanes[lane].dirty = false;

@@ -8,7 +8,6 @@ use crate::job::{Admission, Submission, SubmitError};
 use crate::lane::{Demand, Lane};
 use crate::limits::Portion;
 use crate::mutant::Mutant;
-use crate::plan::Plan;
 use crate::priority::Priority;
 use crate::settings::PoolSettings;
 use crate::time::{Now, Span, Time};
@@ -186,7 +185,6 @@ impl Core {
         submission: &Submission,
         kind: u32,
         now: Now,
-        plan: &mut Plan,
     ) -> Result<Option<Admission>, SubmitError> {
         let spec = &submission.spec;
         let priority = submission.priority.unwrap_or_default();
@@ -211,7 +209,7 @@ impl Core {
             return Ok(Some(Admission::Refused { lane, retry_at }));
         }
         if in_all && !self.room.fits(calls, priority) {
-            let retry_at = self.room_at(now, plan).map(|at| now.wall_time(at));
+            let retry_at = self.room_at(now).map(|at| now.wall_time(at));
             return Ok(Some(Admission::Refused { lane: None, retry_at }));
         }
         Ok(None)
@@ -231,12 +229,15 @@ impl Core {
         (!busy).then(|| opens.max(now.time + AGAIN))
     }
 
-    /// When a call of any lane may leave its queue.
-    fn room_at(&mut self, now: Now, plan: &mut Plan) -> Option<Time> {
-        // What came in this turn stands in no index yet.
-        self.settle_standings(now, plan);
-        let ready = self.ready.iter().any(|set| !set.is_empty());
-        let opens = if ready { Some(now.time) } else { self.opens_at() };
-        opens.map(|opens| opens.max(now.time + AGAIN))
+    /// When a call of any lane may leave its queue. All lanes are looked at, once in a turn however
+    /// many jobs it refuses.
+    fn room_at(&mut self, now: Now) -> Option<Time> {
+        if let Some((_, found)) = self.found_room.filter(|(at, _)| *at == now.time) {
+            return found;
+        }
+        let lanes = self.lanes.iter().filter(|(_, lane)| lane.room.taken > 0);
+        let found = lanes.filter_map(|(lane, _)| self.lane_room_at(lane, now)).min();
+        self.found_room = Some((now.time, found));
+        found
     }
 }

@@ -52,7 +52,7 @@ impl Core {
         }
         let due = submission.due.later(now);
         if entry == Entry::New && due.is_none() && !Mutant::NoBound.on() {
-            if let Some(refused) = self.refusal(&submission, kind, now, plan)? {
+            if let Some(refused) = self.refusal(&submission, kind, now)? {
                 return Ok(refused);
             }
         }

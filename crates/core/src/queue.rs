@@ -370,7 +370,7 @@ pub(crate) struct Queues {
     heads: [Option<Waiting>; 4],
     /// Which queues keep turns.
     in_turns: [bool; 4],
-    queues: Box<[Queue; 4]>,
+    by_priority: Box<[Queue; 4]>,
 }
 
 /// A queue among the others: it ranks as its oldest call (P1, P2, P4).
@@ -391,7 +391,7 @@ impl Queues {
     /// Calls have aged: turns go to those that have risen most.
     pub(crate) fn age(&mut self, age_after: Span, now: Time) {
         for (place, _) in self.in_turns.into_iter().enumerate().filter(|(_, turns)| *turns) {
-            if let Some(turns) = &mut self.queues[place].turns {
+            if let Some(turns) = &mut self.by_priority[place].turns {
                 turns.age(place, age_after, now);
                 self.heads[place] = turns.head();
             }
@@ -401,7 +401,8 @@ impl Queues {
     pub(crate) fn front(&self, priority: Priority, age_after: Span) -> Option<Front> {
         let place = priority.index();
         let head = self.heads[place]?;
-        let turns = if self.in_turns[place] { self.queues[place].turns.as_ref() } else { None };
+        let turns =
+            if self.in_turns[place] { self.by_priority[place].turns.as_ref() } else { None };
         Some(match turns {
             None => Front { head, oldest: head.place, rises_at: Time::NEVER },
             Some(turns) => Front {
@@ -413,15 +414,15 @@ impl Queues {
     }
 
     pub(crate) fn of(&self, priority: Priority) -> &Queue {
-        &self.queues[priority.index()]
+        &self.by_priority[priority.index()]
     }
 
     /// Lines a call up at its place; says whether that may change who goes next, or when.
     pub(crate) fn push(&mut self, priority: Priority, tenant: u32, waiting: Waiting) -> bool {
         let place = priority.index();
-        let head = self.queues[place].push(self.heads[place], tenant, waiting);
+        let head = self.by_priority[place].push(self.heads[place], tenant, waiting);
         self.heads[place] = Some(head);
-        self.in_turns[place] = self.queues[place].turns.is_some();
+        self.in_turns[place] = self.by_priority[place].turns.is_some();
         head == waiting || self.in_turns[place]
     }
 
@@ -436,17 +437,17 @@ impl Queues {
     }
 
     fn take(&mut self, priority: Priority, tenant: u32, place: Place, leaves: Leaves) {
-        let queue = &mut self.queues[priority.index()];
+        let queue = &mut self.by_priority[priority.index()];
         queue.remove(tenant, place, leaves);
         self.heads[priority.index()] = queue.head();
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.queues.iter().map(Queue::len).sum()
+        self.by_priority.iter().map(Queue::len).sum()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = Waiting> {
-        self.queues.iter().flat_map(Queue::iter)
+        self.by_priority.iter().flat_map(Queue::iter)
     }
 }
 

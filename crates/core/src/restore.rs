@@ -232,6 +232,9 @@ impl Restore {
     /// Attempts that outlived their process go on, and those of calls that nobody here can run stay
     /// as they are, for whoever can.
     fn take_up(&mut self, now: Now) {
+        // A call may have several open attempts, of which all but the newest had brought something:
+        // that one is its own.
+        self.crashed.sort_by_key(|reservation| std::cmp::Reverse(reservation.attempt));
         for reservation in std::mem::take(&mut self.crashed) {
             let call = self.core.call_numbered(reservation.call);
             match call.map(|call| (call, self.core.calls[call].state)) {
@@ -425,7 +428,7 @@ impl Core {
     /// The process died during a call: whatever the clocks say now, it had begun.
     fn count_crash(&mut self, id: CallId) {
         let Some(call) = self.call_numbered(id) else { return };
-        if !self.calls[call].is_settled() {
+        if !matches!(self.calls[call].state, State::Settled | State::Running) {
             self.calls[call].crashes += 1;
         }
     }
@@ -433,7 +436,8 @@ impl Core {
     /// Settles what the process left open when it died (B2).
     fn crashed(&mut self, id: CallId, now: Now, plan: &mut Plan) {
         let Some(call) = self.call_numbered(id) else { return };
-        if self.calls[call].is_settled() {
+        // One that was taken up goes on, whatever became of its earlier attempts.
+        if matches!(self.calls[call].state, State::Settled | State::Running) {
             return;
         }
         if self.on_crash(call) != OnCrash::Repeat || self.calls[call].crashes > MOST_CRASHES {

@@ -51,10 +51,9 @@ impl Core {
             return Ok(self.duplicate(first, submission, now, plan));
         }
         let due = submission.due.later(now);
-        if entry == Entry::New && due.is_none() && !Mutant::NoBound.on() {
-            if let Some(refused) = self.refusal(&submission, kind, now)? {
-                return Ok(refused);
-            }
+        let bound = entry == Entry::New && due.is_none() && !Mutant::NoBound.on();
+        if bound && let Some(refused) = self.refusal(&submission, kind, now)? {
+            return Ok(refused);
         }
         if let Some(at) = self.too_late(&submission, now) {
             return Ok(too_late(&submission, at, now));

@@ -1,6 +1,6 @@
 //! Crashes, restarts and stops (B1 to B3).
 
-use paceline_core::{Limits, OnCrash};
+use paceline_core::{Limits, OnCrash, Span};
 use paceline_sim::*;
 
 #[test]
@@ -217,6 +217,20 @@ fn l5_a_call_that_outlives_its_process_is_taken_up_with_its_slot() {
     20.000 done #3 nyaa
     20.000 report #3 done, all
     ");
+    assert!(world.idle());
+}
+
+#[test]
+fn l5_of_several_open_attempts_the_newest_is_taken_up() {
+    let limits = Limits { timeout: Some(Span::secs(1)), ..at_once(2) };
+    let mut world = World::new().lane("nyaa", limits).kind("permit", OnCrash::TakeUp);
+    // The first is given up and still on the wire when the second starts.
+    world.answer(1, hangs("60s"));
+    world.answer(1, done().after("900ms"));
+    world.submit(job(1).kind("permit").on("nyaa").attempts(3));
+    world.run_for("2s");
+    world.crash_for("10ms");
+    insta::assert_snapshot!(world.run_for("30s"), @"");
     assert!(world.idle());
 }
 

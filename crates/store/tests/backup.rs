@@ -140,6 +140,32 @@ fn b1_copies_made_under_load_are_whole_and_hold_all_that_was_acknowledged() {
     busy.wait_for(busy.acknowledged() + 20);
 }
 
+/// Batches of a store that is copied in several steps.
+const BEFORE: usize = 20;
+
+#[test]
+fn b1_a_copy_made_in_many_steps_is_the_store_as_it_was_at_the_first() {
+    let (_alive, home) = directory();
+    let (path, target) = (home.join("store.db"), home.join("copy.db"));
+    let mut store = Sqlite::open(&path).expect("a new store");
+    let mut told = Story::new(7, 60_000);
+    let mut commit = || {
+        let (stamp, writes) = told.batch(200);
+        store.commit(&stamp, &writes).expect("a commit");
+    };
+    (0..BEFORE).for_each(|_| commit());
+    let mut steps = 0;
+    let made = backup(&path, &target, Older::Refuse, |_| {
+        steps += 1;
+        commit();
+        // One that begins anew after each commit has no end.
+        if steps < 100 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    assert!(made.expect("a copy").bytes > 16 << 20 && steps > 2, "{steps} steps are too few");
+    let copied = Contents::of(&mut Sqlite::open(&target).expect("a store"));
+    assert_eq!(copied.batches(), BEFORE);
+}
+
 #[test]
 fn b1_a_store_that_a_killed_process_left_is_copied_and_left_as_it_is() {
     let (_alive, home) = directory();

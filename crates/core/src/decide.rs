@@ -389,7 +389,25 @@ impl Core {
             Some(group) => {
                 swap(&mut self.groups[group].any, before.any, None);
                 swap(&mut self.groups[group].interactive, before.interactive, None);
+                self.unstand(group, &before);
                 self.touch_group(group);
+            }
+        }
+    }
+
+    /// The calls of a lane that leaves its group stand for the group no longer: they may be ready by
+    /// themselves before the group is looked at, and it would take them away.
+    fn unstand(&mut self, group: u32, lane: &Standing) {
+        let standing = &mut self.groups[group].standing;
+        for (slots, sets, key) in [
+            (&mut standing.any, &mut self.ready, lane.any),
+            (&mut standing.interactive, &mut self.ready_interactive, lane.interactive),
+        ] {
+            if let Some(key) = key
+                && slots[key.need as usize] == Some(key)
+            {
+                slots[key.need as usize] = None;
+                sets[key.need as usize].remove(&key);
             }
         }
     }

@@ -2,7 +2,8 @@
 
 use std::num::NonZeroU32;
 
-use paceline_core::{Limits, OnCrash, Priority, Span};
+use paceline::turn::LaneAct;
+use paceline_core::{GroupLimits, Limits, OnCrash, Priority, Span};
 use paceline_sim::*;
 
 #[test]
@@ -267,4 +268,25 @@ fn p5_calls_that_keep_no_worker_are_bounded_by_their_lane_alone() {
     0.000 start #3 a background
     0.000 start #4 a background
     ");
+}
+
+#[test]
+fn p1_a_call_that_was_ready_starts_although_its_lane_left_its_group() {
+    let grouped = Limits { group: Some("host".into()), ..at_once(1) };
+    let mut world = World::new()
+        .settings(|settings| {
+            settings.pool.max_lanes = NonZeroU32::MIN;
+            settings.pool.interactive_reserve = 0;
+        })
+        .group("host", GroupLimits::default())
+        .lane("nyaa", at_once(1))
+        .lane("arxiv", grouped)
+        .latency("10s");
+    world.submit(job(1).on("nyaa"));
+    world.run_for("1s");
+    world.submit(job(2).on("arxiv"));
+    world.run_for("1s");
+    world.tell_lane("arxiv", LaneAct::Change(Box::new(at_once(1))));
+    let trace = world.run_for("10s");
+    assert_eq!(moments(&trace, "start #2"), ["10.000"], "{trace}");
 }

@@ -105,7 +105,11 @@ impl Restore {
         if usize::from(record.index) == core.jobs[job].calls.len() {
             let Some(added) = record.added.clone() else { return };
             let lane = core.lane_for(&added.lane, Time::ZERO, &mut self.plan);
-            let parked = lane.is_err() || core.jobs[job].kind == u32::MAX;
+            // A job waits as a whole.
+            let parks = |&call: &u32| core.calls[call].state == State::Parked;
+            let parked = lane.is_err()
+                || core.jobs[job].kind == u32::MAX
+                || core.jobs[job].calls.iter().any(parks);
             let lane = lane.unwrap_or_else(|_| core.stranger(&added.lane));
             core.lanes[lane].users += 1;
             let mut call = Call::new(job, lane, record.index, added.stage);
@@ -144,7 +148,8 @@ impl Restore {
     /// Every reservation is still charged, at the latest moment it could have arrived.
     fn reservation(&mut self, reservation: Reservation) {
         let Some(&number) = self.lanes.get(&reservation.lane) else {
-            if let Some(groups) = self.strangers.get(&reservation.lane) {
+            let groups = self.strangers.get(&reservation.lane);
+            if let Some(groups) = groups {
                 self.core.charge_groups(groups, &reservation);
             }
             return;
@@ -440,7 +445,8 @@ impl Core {
         if matches!(self.calls[call].state, State::Settled | State::Running) {
             return;
         }
-        if self.on_crash(call) != OnCrash::Repeat || self.calls[call].crashes > MOST_CRASHES {
+        let too_often = self.calls[call].crashes > MOST_CRASHES;
+        if self.on_crash(call) != OnCrash::Repeat || too_often {
             let failure = Failure::permanent("crash").because("the process died during the call");
             self.settle(call, Outcome::Failed(failure), now, plan);
         } else {

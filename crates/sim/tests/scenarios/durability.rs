@@ -253,3 +253,37 @@ fn l4_a_disk_slower_than_a_promise_costs_time_and_not_everything() {
     ");
     assert!(world.idle());
 }
+
+#[test]
+fn b1_a_job_one_of_whose_lanes_is_gone_waits_as_a_whole_also_where_it_moved_to() {
+    let mut world = World::new()
+        .lane("nyaa", Limits::default())
+        .lane("dblp", every("10s"))
+        .lane("arxiv", Limits::default());
+    world.answer_on(2, "nyaa", moved("dblp"));
+    world.submit(job(1).on("dblp"));
+    world.submit(job(2).on("nyaa").then("arxiv"));
+    world.run_for("2s");
+    world.restart_with(|setup| setup.lanes.retain(|(name, _)| &**name != "arxiv"));
+    let trace = world.run_for("60s");
+    assert_eq!(trace.matches("start #2").count(), 1, "{trace}");
+    world.restart_with(|setup| setup.lanes.push(("arxiv".into(), Limits::default())));
+    let trace = world.run_for("60s");
+    assert_eq!(trace.matches("start #2 dblp").count(), 1, "{trace}");
+}
+
+#[test]
+fn b2_a_call_under_which_the_process_died_twenty_one_times_has_failed() {
+    let mut world = World::new().lane("a", Limits::default()).latency("1m");
+    world.submit(job(1).on("a"));
+    for _ in 0..20 {
+        world.run_for("2s");
+        world.crash_for("1s");
+    }
+    let trace = world.run_for("2s");
+    assert_eq!(trace.matches("start #1").count(), 21, "{trace}");
+    assert!(!trace.contains("failed"), "{trace}");
+    world.crash_for("1s");
+    let trace = world.run_for("2s");
+    assert_eq!(trace.matches("failed #1 a crash").count(), 1, "{trace}");
+}

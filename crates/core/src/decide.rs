@@ -159,6 +159,7 @@ impl Core {
         }
         let paused_for = now.time.since(self.lanes[lane].paused_at);
         while self.lanes[lane].paused
+            && !Mutant::PauseIgnored.on()
             && let Some((_, call)) = self.lanes[lane].budgets.named.impatient(paused_for + Span(1))
         {
             self.skip_paused(call, paused_for, now, plan);

@@ -471,6 +471,9 @@ impl Lane {
         if Mutant::CooldownForgotten.on() {
             self.health.cooldown_until = Time::ZERO;
         }
+        if Mutant::NarrowForgotten.on() {
+            self.health.narrowed = None;
+        }
         self.announced = record.announced.map(Box::new);
         self.paused = record.paused_at.is_some();
         self.paused_at = record.paused_at.unwrap_or_default();

@@ -6,6 +6,7 @@ use crate::core::Core;
 use crate::job::{AttemptId, LaneId, SubmitError};
 use crate::lane::Lane;
 use crate::limits::Limits;
+use crate::mutant::Mutant;
 use crate::plan::{Event, Plan};
 use crate::record::{Membership, Write};
 use crate::time::{Now, Span, Time};
@@ -194,6 +195,9 @@ impl Core {
                 let started = known.started_at.map(|at| known.counts_at(at));
                 let arrives = started.unwrap_or(known.charged_at());
                 if known.lane != number || !known.used || started.is_some_and(|at| at < now) {
+                    continue;
+                }
+                if Mutant::JoinsUncharged.on() {
                     continue;
                 }
                 first = first.min(attempt);

@@ -89,6 +89,34 @@ pub enum Mutant {
     CacheIgnored,
     /// L6: a throttled call comes back behind all others.
     PlaceLost,
+    /// L7: a restart forgets how narrow throttling made a lane.
+    NarrowForgotten,
+    /// L8: what a service says is left is not reduced by what it may not have counted yet.
+    LeftUncut,
+    /// C2: what was found is kept no longer than what was not.
+    FoundAsEmpty,
+    /// L6: a throttled call comes back without end.
+    ThrottledForEver,
+    /// B2: a call is repeated however often the process dies under it.
+    CrashesForEver,
+    /// L4: history is forgotten without a margin for attempts that arrive out of order.
+    TrimmedAtOnce,
+    /// W1: a call that costs more than 1 has no budget.
+    CostlyWait,
+    /// W1: a call that shares another's request has no budget.
+    FollowersWait,
+    /// W1: a budget that a caller named outlasts any pause.
+    PauseIgnored,
+    /// R1, C2: a shared attempt counts for the call that made it alone.
+    SharedUncounted,
+    /// R1, C2: calls with attempts left fail with the one whose request they shared.
+    FailsWithLeader,
+    /// L9: a lane that joins a group leaves behind what it has promised.
+    JoinsUncharged,
+    /// L9: a group forgets the lanes that are configured no more.
+    StrangersUncounted,
+    /// L2: an attempt that outlived its process does not count as finished at the restart.
+    TakenUpUnfinished,
     /// S1: every service has its roster's interval.
     OneInterval,
     /// S1: a run that failed counts as a success.

@@ -122,7 +122,9 @@ impl Core {
         // The process that died may have counted its finish; this one knows nothing of it and counts
         // the restart, which is later (L2).
         let lane = &mut self.lanes[self.calls[call].lane];
-        lane.finished(held.priority, attempt, now.time);
+        if !Mutant::TakenUpUnfinished.on() {
+            lane.finished(held.priority, attempt, now.time);
+        }
         let known = self.attempts.get_mut(&attempt).expect("it holds its slot");
         known.started_at = Some(at);
         if Mutant::TakenUpFree.on() {
@@ -318,6 +320,7 @@ impl Core {
         // to arrive; with that as a margin, no attempt below a forgotten one is still needed.
         let lane = &self.lanes[number];
         let margin = self.settings.send_within(lane.latest) + lane.most_slack;
+        let margin = if Mutant::TrimmedAtOnce.on() { Span::ZERO } else { margin };
         let memory = lane.memory() + margin;
         let lane = &mut self.lanes[number];
         let forgotten = lane.ledger.trim(memory, now, lane.binding_finish(memory, now));
@@ -340,6 +343,69 @@ impl Core {
             group.ledger.trim(group.memory() + margin, now, AttemptId(u64::MAX));
             let spans = group.window_spans();
             group.ledger.merge(&spans, now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::{KindTerms, Setup};
+    use crate::job::{JobSpec, Submission};
+    use crate::limits::{Limits, Window};
+    use crate::outcome::Verdict;
+    use crate::settle::Told;
+    use std::num::NonZeroU32;
+
+    fn at(time: Time) -> Now {
+        Now { time, wall: time }
+    }
+
+    fn wide_lane() -> Core {
+        let window = Window::new("100/10s".parse().expect("a rate"));
+        let many = NonZeroU32::new(100).expect("above zero");
+        let limits = Limits { windows: vec![window], in_flight: many, ..Limits::default() };
+        let limits = Limits { slack: Some(Span::ZERO), ..limits };
+        let kinds = vec![KindTerms { keeps_worker: false, ..KindTerms::new("k", OnCrash::Repeat) }];
+        Core::new(Setup { lanes: vec![("a".into(), limits)], kinds, ..Setup::default() })
+    }
+
+    fn promise(core: &mut Core, jobs: usize, now: Time) -> Vec<AttemptId> {
+        let mut plan = Plan::default();
+        for _ in 0..jobs {
+            let job = Submission::new(JobSpec::new("k", &["a"]), Blob::default());
+            core.submit(job, at(now), &mut plan).expect("there is room");
+        }
+        core.decide(at(now), &mut plan);
+        plan.starts.iter().map(|start| start.attempt).collect()
+    }
+
+    fn end(core: &mut Core, attempt: AttemptId, now: Time) -> Vec<Write> {
+        let mut plan = Plan::default();
+        let told = Told { verdict: Verdict::Empty, announced: None };
+        core.report(attempt, told, at(now), 0, &mut plan);
+        core.ended(attempt, at(now), &mut plan);
+        plan.writes
+    }
+
+    #[test]
+    fn l4_history_is_not_forgotten_while_an_attempt_with_a_lower_number_still_counts() {
+        let mut core = wide_lane();
+        let begin = Time(1_000_000_000);
+        let attempts = promise(&mut core, 60, begin);
+        // The first is the last to be sent.
+        for &attempt in &attempts {
+            let late = if attempt == attempts[0] { Span::millis(40) } else { Span::ZERO };
+            core.started(attempt, begin + late);
+        }
+        for &attempt in &attempts {
+            end(&mut core, attempt, begin + Span::secs(1));
+        }
+        let later = begin + Span::secs(10);
+        for attempt in promise(&mut core, 99, later) {
+            let writes = end(&mut core, attempt, later);
+            let forgets = writes.iter().any(|write| matches!(write, Write::Forget(..)));
+            assert!(!forgets, "the first attempt counts for 40 ms more");
         }
     }
 }

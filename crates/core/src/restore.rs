@@ -149,7 +149,7 @@ impl Restore {
     fn reservation(&mut self, reservation: Reservation) {
         let Some(&number) = self.lanes.get(&reservation.lane) else {
             let groups = self.strangers.get(&reservation.lane);
-            if let Some(groups) = groups {
+            if let Some(groups) = groups.filter(|_| !Mutant::StrangersUncounted.on()) {
                 self.core.charge_groups(groups, &reservation);
             }
             return;
@@ -445,7 +445,7 @@ impl Core {
         if matches!(self.calls[call].state, State::Settled | State::Running) {
             return;
         }
-        let too_often = self.calls[call].crashes > MOST_CRASHES;
+        let too_often = self.calls[call].crashes > MOST_CRASHES && !Mutant::CrashesForEver.on();
         if self.on_crash(call) != OnCrash::Repeat || too_often {
             let failure = Failure::permanent("crash").because("the process died during the call");
             self.settle(call, Outcome::Failed(failure), now, plan);

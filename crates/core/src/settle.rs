@@ -12,6 +12,7 @@ use crate::outcome::{About, Announced, Failure, Outcome, Skip, Verdict};
 use crate::plan::{Event, Plan};
 use crate::record::{AddedCall, CachedAnswer, CachedValue, Write};
 use crate::retry::backoff;
+use crate::settings::Settings;
 use crate::time::{Now, Span, Time};
 
 /// Throttled more often than this, a call has failed (L6).
@@ -104,6 +105,7 @@ impl Core {
             // Others on the wire, or answered since, may not be counted in what the service says
             // is left.
             let others = (lane.in_flight + lane.untold).saturating_sub(1);
+            let others = if Mutant::LeftUncut.on() { 0 } else { others };
             announced.left = announced.left.map(|(left, span)| (left.saturating_sub(others), span));
             lane.announce(announced, now.time);
         }
@@ -121,7 +123,8 @@ impl Core {
         let (value, keep) = match verdict {
             Verdict::Done { conclusive, value } => {
                 let value = CachedValue { conclusive: *conclusive, value: value.clone() };
-                (Some(value), self.settings.found_for)
+                let Settings { found_for, empty_for, .. } = self.settings;
+                (Some(value), if Mutant::FoundAsEmpty.on() { empty_for } else { found_for })
             }
             Verdict::Empty => (None, self.settings.empty_for),
             _ => return,
@@ -182,7 +185,7 @@ impl Core {
                 }
                 self.send_again(
                     call,
-                    |call| call.throttles > MOST_THROTTLES,
+                    |call| call.throttles > MOST_THROTTLES && !Mutant::ThrottledForEver.on(),
                     "throttled",
                     now,
                     plan,
@@ -223,6 +226,9 @@ impl Core {
     /// A shared attempt is one attempt of every call that shared it (R1, C2).
     fn shared_by(&mut self, leader: u32, act: impl Fn(&mut Call)) {
         act(&mut self.calls[leader]);
+        if Mutant::SharedUncounted.on() {
+            return;
+        }
         for &follower in self.followers.get(&leader).into_iter().flatten() {
             act(&mut self.calls[follower]);
         }
@@ -298,7 +304,8 @@ impl Core {
             return self.settle_all(call, &Outcome::Failed(failure), now, plan);
         }
         self.shared_by(call, Call::tried);
-        let spent = |core: &Core, call: u32| {
+        let spent = |core: &Core, other: u32| {
+            let call = if Mutant::FailsWithLeader.on() { call } else { other };
             let retry = core.jobs[core.calls[call].job].retry();
             core.calls[call].attempts >= retry.attempts.get()
         };

@@ -171,7 +171,8 @@ impl Core {
     pub(crate) fn follow(&mut self, call: u32, leader: u32) {
         self.step(call, Step::Follow);
         self.calls[call].leader = leader;
-        self.calls[call].max_wait = self.max_wait(call);
+        let ignored = Mutant::FollowersWait.on();
+        self.calls[call].max_wait = if ignored { ANY_WAIT } else { self.max_wait(call) };
         self.followers.entry(leader).or_default().push(call);
         let least = self.calls[leader].least.of(self.own_least(call));
         self.set_least(leader, least);
@@ -389,6 +390,9 @@ impl Core {
     /// undercuts the lane's gap (W1).
     pub(crate) fn max_wait(&self, call: u32) -> Span {
         let job = &self.jobs[self.calls[call].job];
+        if Mutant::CostlyWait.on() && job.cost.get() > 1 {
+            return ANY_WAIT;
+        }
         if let Some(named) = job.max_wait {
             return named;
         }

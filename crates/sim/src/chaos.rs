@@ -24,6 +24,43 @@ use crate::world::World;
 
 /// After the faults stop, everything ends within this.
 const PEACE: Span = Span::days(3);
+/// Limits that lanes share.
+const GROUPS: [&str; 2] = ["shared", "other"];
+/// Lanes that some configurations do not have.
+const PASSING: [&str; 2] = ["arxiv", "tracker"];
+
+/// What a world has more of than others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flavour {
+    Plain,
+    /// Lanes go in and out of one narrow group, and of the configuration.
+    Crowded,
+    /// Calls that outlive their process, on lanes whose gaps run from the finish.
+    Relay,
+}
+
+/// What the work of a world is like: one job in so many has each of these.
+#[derive(Clone, Copy)]
+struct Habits {
+    tenant: u64,
+    cache_key: u64,
+    cost: u64,
+    max_wait: u64,
+    permit: u64,
+}
+
+impl Habits {
+    fn random(rng: &mut Rng, flavour: Flavour) -> Habits {
+        let relay = flavour == Flavour::Relay;
+        Habits {
+            tenant: *rng.pick(&[1, 6, 12]),
+            cache_key: *rng.pick(&[2, 6, 6]),
+            cost: *rng.pick(&[3, 50, 50]),
+            max_wait: *rng.pick(&[2, 6, 12]),
+            permit: if relay { 2 } else { *rng.pick(&[3, 8, 8]) },
+        }
+    }
+}
 
 /// What one world came to.
 #[derive(Debug)]
@@ -96,7 +133,10 @@ pub fn run(seed: u64, lines: bool) -> Ran {
 fn live(seed: u64, lines: bool) -> Ran {
     let mut rng = Rng::new(seed);
     let on_disk = seed % 25 == 24;
-    let setup = setup(&mut rng);
+    let flavours = [Flavour::Plain, Flavour::Plain, Flavour::Crowded, Flavour::Relay];
+    let flavour = *rng.pick(&flavours);
+    let mut setup = setup(&mut rng);
+    flavoured(&mut setup, &mut rng, flavour);
     let disk = on_disk.then(Disk::sqlite);
     let mut world = World::with(setup, disk, rng.next());
     world.trace.keep = if lines { Keep::Lines } else { Keep::Fingerprint };
@@ -112,10 +152,18 @@ fn live(seed: u64, lines: bool) -> Ran {
     for host in made {
         world.tempers.insert(host.into(), Temper::random(&mut rng));
     }
+    let lanes = world.setup.lanes.clone();
     world.open();
-    work(&mut world, &mut rng, end, if on_disk { 60 } else { 260 });
-    faults(&mut world, &mut rng, end);
+    let habits = Habits::random(&mut rng, flavour);
+    let bursts = work(&mut world, &mut rng, end, if on_disk { 60 } else { 260 }, habits);
+    faults(&mut world, &mut rng, end, &bursts);
+    match flavour {
+        Flavour::Plain => {}
+        Flavour::Crowded => regroup(&mut world, &mut rng, &bursts),
+        Flavour::Relay => crash_often(&mut world, &mut rng, &bursts),
+    }
     world.run_until(end);
+    bring_back(&mut world, &lanes);
     in_peace(&mut world);
     let lasted = world.now().since(DAWN);
     Ran {
@@ -124,6 +172,20 @@ fn live(seed: u64, lines: bool) -> Ran {
         trace: world.trace.lines().to_string(),
         counts: world.counts,
         lasted,
+    }
+}
+
+/// Work that waits for a lane can come to an end only where there is one.
+fn bring_back(world: &mut World, lanes: &[(Arc<str>, Limits)]) {
+    // Until every restart that is planned has come.
+    world.run_until(world.now() + Span::mins(1));
+    let there = world.setup.lanes.clone();
+    let missing = |(name, _): &&(Arc<str>, Limits)| there.iter().all(|(lane, _)| lane != name);
+    let missing: Vec<_> = lanes.iter().filter(missing).cloned().collect();
+    if !missing.is_empty() {
+        let mut setup = world.setup.clone();
+        setup.lanes.extend(missing);
+        world.act_at(world.now(), Act::Restart(Box::new(setup)));
     }
 }
 
@@ -202,12 +264,6 @@ fn setup(rng: &mut Rng) -> Setup {
     if rng.one_in(5) {
         settings.across_lanes = AcrossLanes::Turns;
     }
-    let window = Window::new(rate(rng));
-    let group = GroupLimits {
-        every: rng.one_in(2).then(|| Span::millis(rng.range(10, 3_000))),
-        windows: if rng.one_in(2) { vec![window] } else { Vec::new() },
-        in_flight: rng.one_in(2).then(|| n(rng.range(1, 3))),
-    };
     let count = rng.range(1, 5) as usize;
     let names = ["nyaa", "arxiv", "dblp", "crossref", "tracker"];
     let mut lanes: Vec<(Arc<str>, Limits)> =
@@ -235,8 +291,55 @@ fn setup(rng: &mut Rng) -> Setup {
             rosters.push(roster(name, rng));
         }
     }
-    let groups = vec![("shared".into(), group)];
+    let groups = GROUPS.map(|name| (name.into(), group(rng))).to_vec();
     Setup { settings, lanes, groups, kinds, services, rosters }
+}
+
+/// Gives lanes and groups what a world has more of.
+fn flavoured(setup: &mut Setup, rng: &mut Rng, flavour: Flavour) {
+    let lanes = setup.lanes.iter_mut().map(|(_, limits)| limits);
+    match flavour {
+        Flavour::Plain => {}
+        Flavour::Crowded => {
+            setup.groups[0].1.windows = vec![Window::new(rate(rng))];
+            lanes.for_each(|lane| lane.group = rng.one_in(2).then(|| GROUPS[0].into()));
+        }
+        Flavour::Relay => lanes.for_each(|lane| {
+            (lane.gap_from, lane.in_flight) = (GapFrom::Finish, n(rng.range(2, 4)));
+            lane.every = Some(Span::secs(*rng.pick(&[1, 3, 20])));
+        }),
+    }
+}
+
+/// The process dies while requests are on the wire.
+fn crash_often(world: &mut World, rng: &mut Rng, bursts: &[Time]) {
+    for &at in bursts {
+        let down = Span(rng.range(1_000, 500_000));
+        if rng.one_in(2) {
+            world.act_at(at + Span(rng.range(0, 500_000)), Act::Crash(down));
+        }
+    }
+}
+
+/// Lanes go in and out of the narrow group while their requests are on the way, and some are gone
+/// for a while.
+fn regroup(world: &mut World, rng: &mut Rng, bursts: &[Time]) {
+    for &at in bursts {
+        for (lane, limits) in world.setup.lanes.clone() {
+            let group = rng.one_in(2).then(|| GROUPS[0].into());
+            let change = LaneAct::Change(Box::new(Limits { group, ..limits }));
+            if rng.one_in(3) {
+                world.act_at(at + Span(rng.range(0, 50_000)), Act::Lane(lane, change));
+            }
+        }
+        if rng.one_in(3) {
+            let mut without = world.setup.clone();
+            without.lanes.retain(|(name, _)| !PASSING.contains(&&**name));
+            world.act_at(at + Span(rng.range(0, 3_000_000)), Act::Restart(Box::new(without)));
+            let back = at + Span::secs(rng.range(5, 60));
+            world.act_at(back, Act::Restart(Box::new(world.setup.clone())));
+        }
+    }
 }
 
 fn service(name: &str, lanes: &[(Arc<str>, Limits)], rng: &mut Rng) -> ServiceTerms {
@@ -258,6 +361,15 @@ fn roster(name: &str, rng: &mut Rng) -> RosterTerms {
         }
     }
     RosterTerms { name: name.into(), check: Span::secs(*rng.pick(&[5, 30, 120])), services }
+}
+
+fn group(rng: &mut Rng) -> GroupLimits {
+    let window = Window::new(rate(rng));
+    GroupLimits {
+        every: rng.one_in(2).then(|| Span::millis(rng.range(10, 3_000))),
+        windows: if rng.one_in(2) { vec![window] } else { Vec::new() },
+        in_flight: rng.one_in(2).then(|| n(rng.range(1, 3))),
+    }
 }
 
 fn rate(rng: &mut Rng) -> Rate {
@@ -285,7 +397,7 @@ fn limits(rng: &mut Rng) -> Limits {
             limits.windows.push(window);
         }
     }
-    limits.in_flight = n(*rng.pick(&[1, 1, 2, 4]));
+    limits.in_flight = n(*rng.pick(&[1, 2, 2, 4]));
     limits.timeout = rng.one_in(2).then(|| Span::millis(*rng.pick(&[500, 3_000, 15_000])));
     limits.fail_after = n(rng.range(2, 5));
     limits.max_waiting = rng.one_in(4).then(|| n(rng.range(1, 12)));
@@ -294,11 +406,11 @@ fn limits(rng: &mut Rng) -> Limits {
     // A way that takes longer than the whole call may lets nothing ever succeed.
     let most = limits.timeout.map_or(Span::secs(1), |timeout| Span(timeout.0 / 5));
     limits.slack = limits.slack.map(|slack| slack.min(most));
-    if rng.one_in(5) {
+    if rng.one_in(4) {
         limits.gap_from = GapFrom::Finish;
     }
-    if rng.one_in(4) {
-        limits.group = Some("shared".into());
+    if rng.one_in(3) {
+        limits.group = Some((*rng.pick(&GROUPS)).into());
     }
     limits
 }
@@ -313,11 +425,12 @@ fn some_lane(world: &World, rng: &mut Rng) -> Arc<str> {
     rng.pick(&names).clone()
 }
 
-fn work(world: &mut World, rng: &mut Rng, end: Time, most: u64) {
+/// Plans what is submitted, and says when.
+fn work(world: &mut World, rng: &mut Rng, end: Time, most: u64, habits: Habits) -> Vec<Time> {
+    let mut moments = Vec::new();
     let span = end.since(DAWN).0;
     let bursts = rng.range(3, 40);
     let mut left = rng.range(10, most);
-    let tenants = *rng.pick(&[1, 6, 12]);
     for _ in 0..bursts {
         let at = DAWN + Span(rng.range(0, span));
         let size = rng.range(1, 12).min(left);
@@ -325,28 +438,33 @@ fn work(world: &mut World, rng: &mut Rng, end: Time, most: u64) {
         if size == 0 {
             break;
         }
-        let spread = *rng.pick(&[0, 0, 1_000_000]);
+        moments.push(at);
+        let spread = *rng.pick(&[0, 0, 1_000_000, 5_000_000]);
         if rng.one_in(2) {
-            let jobs = (0..size).map(|_| submission(world, rng, at, tenants)).collect();
+            let jobs = (0..size).map(|_| submission(world, rng, at, habits)).collect();
             world.act_at(at, Act::Submit(jobs));
         } else {
             for _ in 0..size {
-                let jobs = vec![submission(world, rng, at, tenants)];
+                let jobs = vec![submission(world, rng, at, habits)];
                 world.act_at(at + Span(rng.range(0, spread)), Act::Submit(jobs));
             }
         }
     }
+    moments
 }
 
-/// Random work; one job in so many has a tenant.
-fn submission(world: &World, rng: &mut Rng, at: Time, tenants: u64) -> Submission {
-    let kind = *rng.pick(&["fetch", "fetch", "fetch", "fetch", "pay", "visit", "permit"]);
+/// Random work.
+fn submission(world: &World, rng: &mut Rng, at: Time, habits: Habits) -> Submission {
+    let kind = *rng.pick(&["fetch", "fetch", "fetch", "fetch", "pay", "visit"]);
+    let kind = if rng.one_in(habits.permit) { "permit" } else { kind };
     let mut stages = Vec::new();
     for _ in 0..*rng.pick(&[1, 1, 1, 2, 3]) {
         let mut stage: Vec<Arc<str>> = Vec::new();
         for _ in 0..*rng.pick(&[1, 1, 1, 2, 3]) {
             let lane = some_lane(world, rng);
-            if !stage.contains(&lane) {
+            // What outlives its process needs its lane to be taken up.
+            let wanted = kind != "permit" || !PASSING.contains(&&*lane);
+            if wanted && !stage.contains(&lane) {
                 stage.push(lane);
             }
         }
@@ -361,7 +479,7 @@ fn submission(world: &World, rng: &mut Rng, at: Time, tenants: u64) -> Submissio
     if rng.one_in(15) && calls > 0 {
         spec.not_applicable = vec![rng.range(0, calls as u64 - 1) as u16];
     }
-    if rng.one_in(tenants) {
+    if rng.one_in(habits.tenant) {
         spec.tenant = Some((*rng.pick(&["ann", "bob", "cem"])).into());
     }
     let key = |rng: &mut Rng| Some(vec![rng.range(0, 3) as u8].into());
@@ -371,14 +489,14 @@ fn submission(world: &World, rng: &mut Rng, at: Time, tenants: u64) -> Submissio
     if rng.one_in(6) {
         spec.schedule_key = key(rng);
     }
-    if rng.one_in(5) {
+    if rng.one_in(habits.cache_key) {
         spec.cache_key = key(rng);
     }
     spec.on_duplicate = *rng.pick(&[OnDuplicate::Join, OnDuplicate::Refuse, OnDuplicate::Replace]);
-    spec.max_wait = rng.one_in(6).then(|| Span::millis(rng.range(0, 30_000)));
+    spec.max_wait = rng.one_in(habits.max_wait).then(|| Span::millis(rng.range(0, 30_000)));
     spec.start_within = rng.one_in(8).then(|| Span::millis(rng.range(0, 120_000)));
     spec.until = if rng.one_in(2) { Until::Conclusive } else { Until::All };
-    spec.cost = n(*rng.pick(&[1, 1, 1, 1, 1, 2]));
+    spec.cost = if rng.one_in(habits.cost) { cost(world, &spec, rng) } else { n(1) };
     if let Some(attempts) = std::num::NonZeroU16::new(rng.range(1, 4) as u16) {
         spec.retry.attempts = attempts;
     }
@@ -399,15 +517,31 @@ fn submission(world: &World, rng: &mut Rng, at: Time, tenants: u64) -> Submissio
     job
 }
 
-fn faults(world: &mut World, rng: &mut Rng, end: Time) {
+/// More than 1, up to what its lanes could ever take at once.
+fn cost(world: &World, spec: &JobSpec, rng: &mut Rng) -> NonZeroU32 {
+    let lanes = world.setup.lanes.iter();
+    let lanes = lanes.filter(|(name, _)| spec.stages.iter().flatten().any(|lane| lane == name));
+    let most = lanes.flat_map(|(_, limits)| &limits.windows).map(|w| w.rate.max.get()).min();
+    n(rng.range(2, u64::from(most.unwrap_or(4).max(2))))
+}
+
+/// Plans what goes wrong: at any time, or while there is something to go wrong.
+fn faults(world: &mut World, rng: &mut Rng, end: Time, bursts: &[Time]) {
     let span = end.since(DAWN).0;
-    let kinds = rng.range(0, 1 << 11);
-    for kind in 0..11u64 {
+    // The rarer ones last.
+    let kinds = rng.range(0, 1 << 11) | if rng.one_in(6) { 1 << 11 } else { 0 };
+    let kinds = kinds | if rng.one_in(6) { 1 << 12 } else { 0 };
+    for kind in 0..13u64 {
         if kinds & (1 << kind) == 0 {
             continue;
         }
         for _ in 0..rng.range(1, 8) {
-            let at = DAWN + Span(rng.range(0, span));
+            let at = if rng.one_in(2) {
+                DAWN + Span(rng.range(0, span))
+            } else {
+                let soon = *rng.pick(&[50_000, 2_000_000]);
+                (*rng.pick(bursts) + Span(rng.range(0, soon))).min(end)
+            };
             let down = Span(rng.range(1_000, 20_000_000));
             let lane = some_lane(world, rng);
             let act = match kind {
@@ -429,27 +563,54 @@ fn faults(world: &mut World, rng: &mut Rng, end: Time) {
                 6 | 7 => Act::CancelSome,
                 8 => Act::Temper(lane, Temper::random(rng)),
                 9 => {
+                    let down = down.times(*rng.pick(&[1, 10]));
                     world.act_at(at + down, Act::Lane(lane.clone(), LaneAct::Resume));
                     Act::Lane(lane, if rng.one_in(2) { LaneAct::Pause } else { LaneAct::Reset })
                 }
-                _ => {
+                10 => {
                     let (lane, old) = rng.pick(&world.setup.lanes).clone();
-                    let group = old.group;
-                    let change = Limits { group, ..limits(rng) };
-                    Act::Lane(lane, LaneAct::Change(Box::new(change)))
+                    Act::Lane(lane, LaneAct::Change(Box::new(changed(&old, rng))))
                 }
+                11 => {
+                    hang_some(world, rng, at, end);
+                    continue;
+                }
+                _ => Act::Temper(lane, Temper::stubborn()),
             };
             world.act_at(at, act);
         }
     }
 }
 
-/// The same lanes with other limits, in the same groups.
+/// Several upstreams answer nothing any more; under some of them the process dies again and again.
+fn hang_some(world: &mut World, rng: &mut Rng, at: Time, end: Time) {
+    for _ in 0..rng.range(2, 4) {
+        let lane = some_lane(world, rng);
+        world.act_at(at, Act::Temper(lane.clone(), Temper::hung()));
+        let later = at + Span::secs(rng.range(10, 600));
+        world.act_at(later.min(end), Act::Temper(lane, Temper::random(rng)));
+    }
+    if rng.one_in(4) {
+        let every = Span::millis(rng.range(100, 3_000));
+        for n in 1..=rng.range(5, 40) {
+            world.act_at((at + every.times(n)).min(end), Act::Crash(Span::millis(1)));
+        }
+    }
+}
+
+/// Other limits, as often as not in another group.
+fn changed(old: &Limits, rng: &mut Rng) -> Limits {
+    let new = limits(rng);
+    if rng.one_in(2) { Limits { group: old.group.clone(), ..new } } else { new }
+}
+
+/// The same lanes, some with other limits and in other groups, and some not at all.
 fn other_limits(setup: &Setup, rng: &mut Rng) -> Setup {
     let mut setup = setup.clone();
+    setup.lanes.retain(|(name, _)| !PASSING.contains(&&**name) || !rng.one_in(3));
     for (_, old) in &mut setup.lanes {
         if rng.one_in(2) {
-            *old = Limits { group: old.group.clone(), ..limits(rng) };
+            *old = changed(old, rng);
         }
     }
     setup

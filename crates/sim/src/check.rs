@@ -4,11 +4,14 @@
 //! it breaks. The rules are written down here a second time, from their text, in the plainest way.
 
 mod admitted;
+mod answers;
+mod groups;
 mod jobs;
 mod lanes;
 mod order;
 mod pool;
 mod services;
+mod shared;
 mod slots;
 mod slowed;
 mod wire;
@@ -101,7 +104,12 @@ pub(crate) struct Book {
     /// Which lane an attempt is on.
     tries: BTreeMap<AttemptId, Arc<str>>,
     newest: AttemptId,
-    answers: BTreeMap<(Arc<str>, Blob), Time>,
+    answers: BTreeMap<(Arc<str>, Blob), answers::Kept>,
+    /// Calls that share their requests, by lane and cache key.
+    same: BTreeMap<(Arc<str>, Blob), shared::Same>,
+    /// Jobs that a lane which was gone has held up.
+    was_parked: BTreeSet<JobId>,
+    opened_at: Time,
     /// Attempts that were answered and are not over.
     answered_early: u32,
     now: Now,
@@ -135,6 +143,9 @@ impl Book {
             tries: BTreeMap::new(),
             newest: AttemptId(0),
             answers: BTreeMap::new(),
+            same: BTreeMap::new(),
+            was_parked: BTreeSet::new(),
+            opened_at: Time::ZERO,
             answered_early: 0,
             now: Now::default(),
             must_wake: None,
@@ -175,6 +186,8 @@ impl Book {
         self.turns = order::Turns::default();
         self.configure_all(now.time);
         self.jobs_reopened();
+        (self.opened_at, self.same) = (now.time, BTreeMap::new());
+        self.park_strangers();
         self.runs_reopened(now.time);
     }
 
@@ -236,6 +249,8 @@ impl Book {
             Heard::Started(attempt, at) => self.start_known(*attempt, *at),
             Heard::Answered(attempt) => self.slot_freed_early(*attempt),
             Heard::Told(attempt, told, roll) => {
+                self.answer_heard(*attempt, told);
+                self.sharers_hear(*attempt, told, *roll);
                 self.lane_hears(*attempt, told);
                 self.call_hears(*attempt, told, *roll);
             }
@@ -267,19 +282,17 @@ impl Book {
                 self.run_finished(report);
                 self.job_finished(report);
             }
-            Write::Answer(answer) => {
-                let key = (answer.lane.clone(), answer.key.clone());
-                self.answers.insert(key, answer.expires_at);
-            }
+            Write::Answer(answer) => self.check_kept(answer),
             Write::DropLane(id) => {
                 if let Some(name) = self.lane_ids.remove(id) {
                     let now = self.now.time;
                     self.lane(&name).slowed.forget_counts(now);
                 }
             }
-            Write::Ended(_, attempt, _) | Write::Release(_, attempt) => self.end_durable(*attempt),
+            Write::Ended(_, attempt, at) => self.end_durable(*attempt, Some(*at)),
+            Write::Release(_, attempt) => self.end_durable(*attempt, None),
+            Write::Forget(lane, below) => self.check_forgotten(*lane, *below),
             Write::Payload(..)
-            | Write::Forget(..)
             | Write::FinishedKey(..)
             | Write::Service(_)
             | Write::Roster(_)

@@ -23,7 +23,7 @@ mod vocabulary;
 
 pub use chaos::{Ran, Summary, run};
 pub use check::Violation;
-pub use mutants::{Caught, MUTANTS, hunt};
+pub use mutants::{Caught, MUTANTS, hunt, notices};
 pub use service::Reaction;
 pub use story::*;
 pub use vocabulary::*;

@@ -3,9 +3,10 @@
 use std::process::ExitCode;
 
 use paceline_core::Mutant;
-use paceline_sim::{MUTANTS, Summary, hunt, run};
+use paceline_sim::{MUTANTS, Summary, hunt, notices, run};
 
-const USAGE: &str = "usage: paceline-sim [--seeds N] [--from N] | --seed N [--trace] | --mutants";
+const USAGE: &str = "usage: paceline-sim [--seeds N] [--from N] | --seed N [--trace] | --mutants | \
+--mutant NAME [--seeds N] [--from N]";
 /// A broken rule must be noticed within so many worlds.
 const WORLDS_PER_MUTANT: u64 = 200;
 /// Every so many worlds one is run twice and compared.
@@ -16,6 +17,7 @@ struct Wish {
     from: u64,
     trace: bool,
     mutants: bool,
+    mutant: Option<Mutant>,
 }
 
 fn main() -> ExitCode {
@@ -23,12 +25,16 @@ fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    let fine = if wish.mutants { every_mutant() } else { every_seed(&wish) };
+    let fine = match wish.mutant {
+        Some(mutant) => how_often(mutant, &wish),
+        None if wish.mutants => every_mutant(),
+        None => every_seed(&wish),
+    };
     if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn arguments() -> Option<Wish> {
-    let mut wish = Wish { seeds: 500, from: 1, trace: false, mutants: false };
+    let mut wish = Wish { seeds: 500, from: 1, trace: false, mutants: false, mutant: None };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match word.as_str() {
@@ -37,6 +43,7 @@ fn arguments() -> Option<Wish> {
             "--seed" => (wish.from, wish.seeds) = (words.next()?.parse().ok()?, 1),
             "--trace" => wish.trace = true,
             "--mutants" => wish.mutants = true,
+            "--mutant" => wish.mutant = Some(mutant_named(&words.next()?)?),
             _ => return None,
         }
     }
@@ -69,6 +76,25 @@ fn every_seed(wish: &Wish) -> bool {
         println!("{:.0} calls per second of CPU time ({cpu:.1} s, one core)", calls / cpu);
     }
     broken == 0
+}
+
+fn mutant_named(name: &str) -> Option<Mutant> {
+    let mut mutants = MUTANTS.iter().map(|(mutant, _)| *mutant);
+    mutants.find(|mutant| format!("{mutant:?}") == name)
+}
+
+/// In how many worlds one broken rule is noticed, and how.
+fn how_often(mutant: Mutant, wish: &Wish) -> bool {
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut noticed = 0;
+    for seed in wish.from..wish.from + wish.seeds {
+        if let Some(words) = notices(mutant, seed) {
+            noticed += 1;
+            println!("seed {seed}: {words}");
+        }
+    }
+    println!("noticed in {noticed} of {} worlds", wish.seeds);
+    noticed > 0
 }
 
 fn every_mutant() -> bool {

@@ -49,6 +49,19 @@ pub const MUTANTS: &[(Mutant, &str)] = &[
     (Mutant::RssTwice, "D3"),
     (Mutant::CacheIgnored, "C1"),
     (Mutant::PlaceLost, "L6"),
+    (Mutant::NarrowForgotten, "L7"),
+    (Mutant::LeftUncut, "L8"),
+    (Mutant::FoundAsEmpty, "C2"),
+    (Mutant::ThrottledForEver, "L6"),
+    (Mutant::CrashesForEver, "B2"),
+    (Mutant::CostlyWait, "W1"),
+    (Mutant::FollowersWait, "W1"),
+    (Mutant::PauseIgnored, "W1"),
+    (Mutant::SharedUncounted, "R1"),
+    (Mutant::FailsWithLeader, "R1"),
+    (Mutant::JoinsUncharged, "L9"),
+    (Mutant::StrangersUncounted, "L9"),
+    (Mutant::TakenUpUnfinished, "L2"),
     (Mutant::OneInterval, "S1"),
     (Mutant::TimedOnFailure, "S1"),
     (Mutant::CycleRepeats, "S2"),
@@ -67,11 +80,13 @@ pub struct Caught {
 
 /// Runs worlds with one broken rule until a checker notices, in at most `worlds` of them.
 pub fn hunt(mutant: Mutant, worlds: u64) -> Option<Caught> {
-    (1..=worlds).find_map(|seed| {
-        Mutant::set(Some(mutant));
-        let ran = run(seed, false);
-        Mutant::set(None);
-        let first = ran.violations.first()?;
-        Some(Caught { seed, words: first.to_string() })
-    })
+    (1..=worlds).find_map(|seed| Some(Caught { seed, words: notices(mutant, seed)? }))
+}
+
+/// What is noticed of one broken rule in one world, if anything is.
+pub fn notices(mutant: Mutant, seed: u64) -> Option<String> {
+    Mutant::set(Some(mutant));
+    let ran = run(seed, false);
+    Mutant::set(None);
+    ran.violations.first().map(ToString::to_string)
 }

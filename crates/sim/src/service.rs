@@ -70,6 +70,9 @@ impl Strict {
     }
 }
 
+/// As good as for ever.
+const HUNG: Span = Span::days(30);
+
 /// How a service of a random world behaves, in percent of its answers.
 #[derive(Clone, Debug)]
 pub(crate) struct Temper {
@@ -85,6 +88,8 @@ pub(crate) struct Temper {
     pub(crate) hangs: u64,
     pub(crate) announces: u64,
     pub(crate) lies: bool,
+    /// Throttles everything, with dates that are soon if any, and says to come again.
+    pub(crate) stubborn: bool,
 }
 
 impl Temper {
@@ -103,7 +108,18 @@ impl Temper {
             hangs: 0,
             announces: 0,
             lies: false,
+            stubborn: false,
         }
+    }
+
+    /// Answers nothing for longer than anyone waits.
+    pub(crate) fn hung() -> Temper {
+        Temper { latency: HUNG, hangs: 100, ..Temper::healthy() }
+    }
+
+    /// Throttles whatever comes.
+    pub(crate) fn stubborn() -> Temper {
+        Temper { stubborn: true, ..Temper::healthy() }
     }
 
     pub(crate) fn random(rng: &mut Rng) -> Temper {
@@ -118,8 +134,9 @@ impl Temper {
             moves: some(rng, 10),
             panics: some(rng, 5),
             hangs: some(rng, 8),
-            announces: some(rng, 10),
+            announces: if rng.one_in(8) { 50 } else { some(rng, 10) },
             lies: rng.one_in(4),
+            stubborn: false,
         }
     }
 
@@ -131,7 +148,10 @@ impl Temper {
             dice = if hit { u64::MAX } else { dice - percent };
             hit
         };
-        let verdict = if falls(self.fails.min(70)) {
+        let verdict = if self.stubborn {
+            let soon = Span::millis(rng.range(0, 2_000));
+            Verdict::Throttled { retry_after: rng.one_in(2).then_some(soon), again: true }
+        } else if falls(self.fails.min(70)) {
             let retry_after = self.retry_after(rng).filter(|_| rng.one_in(6));
             let about = if rng.one_in(4) { About::Call } else { About::Lane };
             Verdict::Failed { failure: Failure::transient("status_503"), retry_after, about }
@@ -154,7 +174,9 @@ impl Temper {
             Verdict::Done { conclusive: rng.percent(70), value }
         };
         let hanging = rng.percent(self.hangs);
-        let after = if hanging {
+        let after = if hanging && self.latency == HUNG {
+            HUNG
+        } else if hanging {
             Span::secs(rng.range(30, 1_200))
         } else {
             Span(rng.range(0, self.latency.0))
@@ -176,10 +198,10 @@ impl Temper {
 
 fn announced(rng: &mut Rng) -> Announced {
     let mut some = Announced::default();
-    match rng.range(0, 3) {
+    match rng.range(0, 4) {
         0 => some.every = Some(Span::millis(rng.range(0, 5_000))),
         1 => some.window = format!("{}/{}s", rng.range(1, 20), rng.range(1, 60)).parse().ok(),
-        2 => some.left = Some((rng.range(0, 5) as u32, Span::secs(rng.range(1, 120)))),
+        2 | 3 => some.left = Some((rng.range(0, 5) as u32, Span::secs(rng.range(1, 120)))),
         _ => some.in_flight = Some(rng.range(0, 3) as u32),
     }
     some

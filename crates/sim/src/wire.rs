@@ -127,6 +127,12 @@ impl World {
         {
             reaction.told.verdict = Verdict::Empty;
         }
+        // What outlives its process stays where it can be taken up, and is over once it is told.
+        let again =
+            |verdict: &Verdict| matches!(verdict, Verdict::Moved { .. } | Verdict::NotProcessed);
+        if self.book.goes_on(attempt) && again(&reaction.told.verdict) {
+            reaction.told.verdict = Verdict::Empty;
+        }
         // Whoever makes its own call makes it once, whatever comes of it.
         if let Verdict::Throttled { again, .. } = &mut reaction.told.verdict
             && self.book.goes_on(attempt)

@@ -10,6 +10,7 @@ use paceline_core::{
 
 use super::Book;
 use super::lanes::LaneBook;
+use super::shared::MOST_AGAIN;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -20,6 +21,8 @@ pub(super) enum State {
     Running(AttemptId),
     /// Shares its fate with others by its cache key: where it waits is not modelled.
     Shared,
+    /// Its lane is configured no more.
+    Parked,
     Settled,
 }
 
@@ -39,6 +42,15 @@ pub(super) struct CallBook {
     pub(super) refused: bool,
     /// Requests that were not processed (L7).
     pub(super) unprocessed: u16,
+    /// Times it was throttled (L6), and times the process died under it (B2).
+    pub(super) throttles: u16,
+    pub(super) crashes: u16,
+    /// It has to settle in this turn.
+    pub(super) through: bool,
+    /// What others' attempts count for it is not known.
+    pub(super) unsure: bool,
+    /// Where it was when it settled.
+    pub(super) was: State,
     pub(super) tries: u32,
     pub(super) outcome: Option<Outcome>,
 }
@@ -136,7 +148,8 @@ impl Book {
         if spec.schedule_key.is_none() || !later {
             return;
         }
-        let mut waiting = self.jobs.iter().filter(|(_, job)| job.delayed);
+        // A parked job holds no schedule key.
+        let mut waiting = self.jobs.iter().filter(|(_, job)| job.delayed && !job.parked);
         let twin = waiting.find(|(_, job)| same(&job.spec.schedule_key, &spec.schedule_key));
         if let Some((other, _)) = twin {
             let words = format!("job {id} has the schedule key of job {other}, which is not due");
@@ -307,7 +320,6 @@ impl Book {
 
     pub(super) fn call_reserved(&mut self, reservation: &Reservation) {
         let CallId { job: id, index } = reservation.call;
-        let now = self.now.time;
         let Some(job) = self.jobs.get_mut(&id) else {
             return self.broken("B1", format!("job {id} is finished and runs again"));
         };
@@ -331,12 +343,16 @@ impl Book {
                 self.broken("J1", format!("a call of job {id} runs twice at once"));
             }
             State::Staged => self.broken("J3", format!("job {id} runs a stage not reached")),
+            State::Parked => self.broken("B1", format!("job {id} runs where there is no lane")),
+        }
+        if let Some(key) = key.clone().filter(|_| state == State::Shared) {
+            self.sharer_reserved(&lane, key, reservation.attempt);
         }
         if failures >= most || refused {
             self.broken("R1", format!("job {id} is tried again after {failures} failures"));
         }
         if let Some(key) = key
-            && self.answers.get(&(lane.clone(), key)).is_some_and(|until| now < *until)
+            && self.is_answered(&lane, &key)
             && self.started_by_cache_check(id, index)
         {
             let joined = crate::clock::seconds(self.jobs[&id].calls[usize::from(index)].joined_at);
@@ -375,7 +391,9 @@ impl Book {
             return;
         }
         match &told.verdict {
-            Verdict::Unused | Verdict::Throttled { again: true, .. } => {
+            Verdict::Unused => call.state = State::Waiting,
+            Verdict::Throttled { again: true, .. } if call.throttles < MOST_AGAIN => {
+                call.throttles += 1;
                 call.state = State::Waiting;
             }
             Verdict::NotProcessed if call.unprocessed < 20 => {
@@ -450,13 +468,15 @@ impl Book {
         }
         let before = call.clone();
         call.outcome = Some(outcome.clone());
-        call.state = State::Settled;
+        (call.was, call.state) = (call.state, State::Settled);
+        let key = job.spec.cache_key.clone();
         self.check_outcome(id, place, &before, outcome);
+        self.check_failure(id, place, outcome);
+        if let Some(key) = key.clone().filter(|_| before.state == State::Shared) {
+            self.sharer_settled(&before.lane, key, before.through);
+        }
         if cached {
-            let job = &self.jobs[&id];
-            let key = job.spec.cache_key.clone().unwrap_or_default();
-            let known = self.answers.get(&(before.lane.clone(), key));
-            if known.is_none_or(|until| self.now.time >= *until) {
+            if !self.is_from_cache(&before.lane, key.unwrap_or_default(), outcome) {
                 self.broken(
                     "C2",
                     format!("job {id} got an answer of {} that nobody gave", before.lane),
@@ -544,6 +564,11 @@ fn new_call(lane: &Arc<str>, stage: u16) -> CallBook {
         failures: 0,
         refused: false,
         unprocessed: 0,
+        throttles: 0,
+        crashes: 0,
+        through: false,
+        unsure: false,
+        was: State::Staged,
         tries: 0,
         outcome: None,
     }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use paceline::turn::LaneAct;
 use paceline_core::{
-    About, Announced, AttemptId, CallId, GapFrom, GroupLimits, LADDER, Limits, Priority, Rate,
-    Span, Time, Told, Verdict, Window,
+    About, Announced, AttemptId, Blob, CallId, GapFrom, GroupLimits, LADDER, Limits, Priority,
+    Rate, Span, Time, Told, Verdict, Window,
 };
 
 use super::Book;
+use super::groups::{Member, Membership};
 use super::slowed::Slowed;
 
 /// Limits, and since when each window is one of them (L11).
@@ -35,7 +36,9 @@ pub(super) struct Try {
     pub(super) rank: Priority,
     pub(super) rules: Arc<InForce>,
     /// The groups that count it (L9).
-    pub(super) groups: Vec<String>,
+    pub(super) groups: Vec<Member>,
+    /// What it asks, if its answer may be kept (C2).
+    pub(super) cache_key: Option<Blob>,
     /// How long it may be on its way.
     pub(super) slack: Span,
     /// What the engine must count it at: its arrival at the latest, by the latest start or, once
@@ -56,6 +59,9 @@ pub(super) struct Try {
     pub(super) ended: bool,
     /// Whether the store knows that it ended.
     pub(super) end_durable: bool,
+    /// Its process died before the store knew of its end.
+    pub(super) crashed: bool,
+    pub(super) finished_at: Option<Time>,
     pub(super) sent_at: Option<Time>,
     pub(super) left_at: Option<Time>,
 }
@@ -71,6 +77,12 @@ impl Try {
         if !std::mem::replace(&mut self.start_known, true) {
             (self.started_at, self.start_told) = (at, now);
         }
+    }
+
+    /// Whether its own limits bind it together with another attempt: one that was promised later,
+    /// under other limits, may overtake it on the way.
+    pub(super) fn could_know(&self, other: &Try) -> bool {
+        other.id <= self.id || Arc::ptr_eq(&self.rules, &other.rules)
     }
 
     /// Until its service has answered, or it has ended (L5).
@@ -90,21 +102,39 @@ pub(super) struct LaneBook {
     /// Attempts up to this one were reserved before the lane was last judged.
     pub(super) judged: AttemptId,
     pub(super) paused: bool,
+    /// Since when it is stopped by hand, and when it last went on.
+    pub(super) paused_at: Time,
+    pub(super) resumed_at: Time,
+    /// Configured no more.
+    pub(super) gone: bool,
+    /// The groups that its attempts were counted in.
+    pub(super) memberships: Vec<Membership>,
     /// Attempts that keep a worker (P5).
     pub(super) running: u32,
     /// Slowed, narrowed or told of limits.
     pub(super) bent: bool,
     /// When the process last died: starts that bound nothing then may be forgotten.
-    restarted_at: Time,
+    pub(super) restarted_at: Time,
     /// Until then limits that came later may count from a start that was forgotten.
     unsure_until: Time,
     /// What throttling did to it (L7).
     pub(super) slowed: Slowed,
     /// Calls that failed since the upstream last answered: each counts once (L7).
     pub(super) row: BTreeSet<CallId>,
-    pub(super) announced: Option<(Announced, Time, AttemptId)>,
+    pub(super) announced: Option<Said>,
     /// The last finish that the engine knows, by priority.
     pub(super) last_finish: [Time; 4],
+}
+
+/// What an upstream announced (L8).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Said {
+    pub(super) announced: Announced,
+    pub(super) at: Time,
+    /// The last attempt that was promised before.
+    pub(super) newest: AttemptId,
+    /// Attempts that it may not have counted in what it says is left.
+    pub(super) others: u32,
 }
 
 /// A group.
@@ -117,7 +147,9 @@ pub(super) struct GroupBook {
 impl LaneBook {
     fn new(limits: Limits, now: Time) -> LaneBook {
         let since = vec![now; limits.windows.len()];
+        let memberships = limits.group.iter().map(|group| Membership::since(group, 0)).collect();
         LaneBook {
+            memberships,
             rules: Arc::new(InForce { limits, since, changed_at: now }),
             tries: VecDeque::new(),
             cooldown_until: Time::ZERO,
@@ -125,6 +157,9 @@ impl LaneBook {
             rung: 0,
             judged: AttemptId(0),
             paused: false,
+            paused_at: Time::ZERO,
+            resumed_at: Time::ZERO,
+            gone: false,
             running: 0,
             bent: false,
             restarted_at: Time::ZERO,
@@ -145,7 +180,7 @@ impl LaneBook {
         !self.bent && now >= self.unsure_until
     }
 
-    fn change(&mut self, limits: &Limits, now: Time) {
+    pub(super) fn change(&mut self, limits: &Limits, now: Time) {
         if self.rules.limits == *limits {
             return;
         }
@@ -159,12 +194,7 @@ impl LaneBook {
             old.map_or(now, |place| self.rules.since[place])
         };
         let since = limits.windows.iter().map(since).collect();
-        if let Some(group) = limits.group.as_ref().filter(|_| limits.group != self.limits().group) {
-            // What is promised or on its way may arrive under the group's limits too.
-            let open = self.tries.iter_mut().filter(|t| !t.unused && !t.ended);
-            let open = open.filter(|t| !t.start_known || t.counts_at >= now);
-            open.for_each(|t| t.groups.push(group.clone()));
-        }
+        self.slowed.widened_to(limits.in_flight.get());
         self.rules = Arc::new(InForce { limits: limits.clone(), since, changed_at: now });
     }
 
@@ -192,6 +222,12 @@ impl LaneBook {
         open.count() as u32
     }
 
+    /// Attempts besides this one that are on the wire, or answered since without a verdict.
+    fn others(&self, attempt: AttemptId) -> u32 {
+        let others = self.tries.iter().filter(|t| t.id != attempt && !t.ended);
+        others.filter(|t| t.holds_slot() || !t.told).count() as u32
+    }
+
     /// Requests that the service sees right now.
     pub(super) fn on_the_wire(&self) -> u32 {
         let seen = self.tries.iter().filter(|t| t.sent_at.is_some() && t.left_at.is_none());
@@ -205,8 +241,13 @@ impl LaneBook {
         for known in &mut self.tries {
             known.counts_at = known.durable_at;
             known.start_known = true;
+            known.regrouped(&self.memberships);
+            if !known.end_durable {
+                (known.finished_at, known.crashed) = (None, !known.unused);
+            }
             if goes_on.contains(&known.id) && !known.unused {
                 (known.told, known.answered, known.ended) = (false, false, false);
+                known.crashed = false;
                 // The next process takes it up and counts its finish at the restart (L2).
                 finish[known.priority.index()] = now;
                 continue;
@@ -247,6 +288,11 @@ impl LaneBook {
 
     /// When a call of cost 1 could go by the limits of the lane itself.
     pub(super) fn opening(&self, priority: Priority, rank: Priority) -> Time {
+        self.opening_for(priority, rank, 1)
+    }
+
+    /// When a call of this cost could go by the limits of the lane itself.
+    pub(super) fn opening_for(&self, priority: Priority, rank: Priority, cost: u32) -> Time {
         let mut at = self.cooldown_until;
         let gap = LaneBook::gap(self.limits(), rank);
         if gap > Span::ZERO
@@ -262,7 +308,7 @@ impl LaneBook {
         for (window, &since) in self.limits().windows.iter().zip(&self.rules.since) {
             let tries = self.tries.iter().filter(|t| !t.unused && t.counts_at >= since);
             let spent = tries.map(|t| (t.counts_at, t.cost)).collect();
-            at = at.max(window_opening(spent, window.rate, window.allowed(priority)));
+            at = at.max(window_opening(spent, window.rate, window.allowed(priority), cost));
         }
         at
     }
@@ -285,13 +331,19 @@ impl LaneBook {
     }
 }
 
-/// When one more unit fits into `allowed` per window.
-pub(super) fn window_opening(mut spent: Vec<(Time, u32)>, rate: Rate, allowed: u64) -> Time {
+/// When a cost fits into `allowed` per window, if it ever does.
+pub(super) fn window_opening(
+    mut spent: Vec<(Time, u32)>,
+    rate: Rate,
+    allowed: u64,
+    cost: u32,
+) -> Time {
+    let Some(room) = allowed.checked_sub(u64::from(cost)) else { return Time::NEVER };
     spent.sort_unstable();
     let mut held = 0;
     for &(at, cost) in spent.iter().rev() {
         held += u64::from(cost);
-        if held >= allowed {
+        if held > room {
             return at + rate.per;
         }
     }
@@ -327,20 +379,23 @@ impl Book {
         }
         let made: Vec<Arc<str>> = self.lane_names();
         for name in made {
-            if !setup.lanes.iter().any(|(lane, _)| *lane == name)
-                && let Some(limits) = self.template(&name)
-            {
-                self.lane_at_start(&name, &limits, now);
+            if setup.lanes.iter().any(|(lane, _)| *lane == name) {
+                continue;
+            }
+            match self.template(&name) {
+                Some(limits) => self.lane_at_start(&name, &limits, now),
+                None => self.lane(&name).gone = true,
             }
         }
     }
 
     fn lane_at_start(&mut self, name: &Arc<str>, limits: &Limits, now: Time) {
+        let newest = self.newest;
         let lane =
             self.lanes.entry(name.clone()).or_insert_with(|| LaneBook::new(limits.clone(), now));
-        if lane.rules.limits != *limits {
-            lane.change(limits, now);
-        }
+        lane.gone = false;
+        lane.group_at_start(limits.group.as_ref(), newest);
+        lane.change(limits, now);
     }
 
     fn template(&self, name: &str) -> Option<Limits> {
@@ -359,14 +414,20 @@ impl Book {
     }
 
     pub(super) fn lane_act(&mut self, name: &Arc<str>, act: &LaneAct) {
-        let now = self.now.time;
-        if !self.lanes.contains_key(name) {
+        let (now, newest) = (self.now.time, self.newest);
+        if self.lanes.get(name).is_none_or(|lane| lane.gone) {
             return;
         }
         let lane = self.lane(name);
         match act {
-            LaneAct::Pause => lane.paused = true,
-            LaneAct::Resume => lane.paused = false,
+            LaneAct::Pause => {
+                lane.paused_at = if lane.paused { lane.paused_at } else { now };
+                lane.paused = true;
+            }
+            LaneAct::Resume => {
+                lane.resumed_at = if lane.paused { now } else { lane.resumed_at };
+                lane.paused = false;
+            }
             LaneAct::Reset => {
                 (lane.cooldown_until, lane.failures, lane.rung) = (Time::ZERO, 0, 0);
                 lane.slowed.reset();
@@ -374,6 +435,7 @@ impl Book {
                 (lane.announced, lane.bent) = (None, false);
             }
             LaneAct::Change(limits) | LaneAct::Set(limits) => {
+                lane.regroup(limits.group.as_ref(), newest, now);
                 lane.change(limits, now);
                 if let Some(prefix) = name.strip_suffix('*') {
                     let configured: Vec<_> =
@@ -382,7 +444,10 @@ impl Book {
                         .lanes
                         .iter_mut()
                         .filter(|(n, _)| n.starts_with(prefix) && !configured.contains(n));
-                    made.for_each(|(_, lane)| lane.change(limits, now));
+                    for (_, lane) in made {
+                        lane.regroup(limits.group.as_ref(), newest, now);
+                        lane.change(limits, now);
+                    }
                 }
             }
         }
@@ -435,7 +500,8 @@ impl Book {
         }
         if let Some(announced) = told.announced {
             lane.bent = true;
-            lane.announced = Some((announced, now, newest));
+            lane.announced =
+                Some(Said { announced, at: now, newest, others: lane.others(attempt) });
         }
     }
 }

@@ -230,6 +230,7 @@ impl Book {
         let waiting = self.waiting();
         self.turns.look(waiting.values().flatten());
         self.check_budgets(&waiting);
+        self.look_at_sharers();
         let mut must: Vec<Must> = self.moments();
         let (mut passed, mut lacking) = (Vec::new(), Vec::new());
         for (name, calls) in &waiting {
@@ -237,7 +238,7 @@ impl Book {
             if !self.is_plain(name) || !self.lane_has_room(lane) {
                 continue;
             }
-            let group = self.group_opening(lane.limits());
+            let group = self.group_opening(lane.limits(), 1);
             let open = |call: &&Waiting| lane.opening(call.priority, call.rank).max(group);
             let is_open = |call: &&Waiting| open(call) <= self.now.time;
             let free = |id: CallId| self.worker_is_free(self.need(lane, id), lane);
@@ -339,9 +340,13 @@ impl Book {
                 let lead = self.setup.settings.lead;
                 moments.extend(due.map(|at| (at - lead, id, "it comes due")));
             }
-            for call in &job.calls {
+            for (place, call) in job.calls.iter().enumerate() {
                 if let State::Backoff(until) = call.state {
                     moments.push((until, id, "its retry comes"));
+                }
+                if call.state == State::Waiting {
+                    let until = self.pause_ends_patience(id, place);
+                    moments.extend(until.map(|at| (at, id, "it waits for no resume")));
                 }
                 if call.state == State::Waiting && call.tries == 0 {
                     let latest = job.spec.start_within.map(|within| call.joined_at + within);
@@ -371,8 +376,17 @@ impl Book {
                 if matches!(call.state, State::Running(attempt) if told(attempt)) {
                     broken.push(("J1", format!("a call of job {id} was told and did not settle")));
                 }
+                if call.through && call.state != State::Settled && !job.parked {
+                    broken.push(("R1", format!("a call of job {id} is through and goes on")));
+                }
                 let waits = call.state == State::Waiting;
-                if waits && job.spec.not_applicable.contains(&(index as u16)) && !job.parked {
+                let until = self.pause_ends_patience(*id, index).filter(|_| waits);
+                if until.is_some_and(|until| until <= now) && !job.parked {
+                    broken.push(("W1", format!("job {id} waits for a lane to be resumed")));
+                }
+                // One whose due moment was replaced while it was parked is not asked again.
+                let asked = !job.parked && !self.was_parked.contains(id);
+                if waits && asked && job.spec.not_applicable.contains(&(index as u16)) {
                     broken.push(("J6", format!("a call of job {id} waits, and does not apply")));
                 }
                 let within = job.spec.start_within.filter(|_| waits && call.tries == 0);
@@ -399,7 +413,8 @@ impl Book {
         for (&id, job) in &self.jobs {
             // One that others joined at a higher priority is no longer rss.
             let rss = [job.submitted_as, job.priority] == [Priority::Rss; 2];
-            if !rss || job.parked {
+            // One that is back from where there was no lane may find another in its place.
+            if !rss || job.parked || self.was_parked.contains(&id) {
                 continue;
             }
             for call in &job.calls {
@@ -422,10 +437,13 @@ impl Book {
             let Some(lane) = self.lanes.get(name).filter(|lane| lane.plain(self.now.time)) else {
                 continue;
             };
-            let group = self.group_opening(lane.limits());
-            for call in calls.iter().filter(|call| call.cost == 1) {
+            for call in calls {
                 let book = &self.jobs[&call.id.job].calls[usize::from(call.id.index)];
-                let opens = lane.opening(call.priority, call.priority).max(group);
+                if book.max_wait.is_none() {
+                    continue;
+                }
+                let opens = lane.opening_for(call.priority, call.priority, call.cost);
+                let opens = opens.max(self.group_opening(lane.limits(), call.cost));
                 let wait = opens.since(self.now.time);
                 if book.max_wait.is_some_and(|budget| wait > budget) {
                     broken.push(format!("{name}: job {} would have to wait {wait}", call.id.job));
@@ -453,7 +471,6 @@ impl Book {
                     && *priority == job.priority
                     && (call.max_wait == Some(*max_wait)
                         || self.budget(id, place) == Some(*max_wait)
-                        || call.state == State::Shared
                         || call.state == State::Staged);
                 (!honest).then(|| {
                     (
@@ -468,6 +485,13 @@ impl Book {
             Outcome::Skipped(Skip::StartWithin { start_within }) => {
                 let early = call.joined_at + *start_within > now && call.state != State::Shared;
                 early.then(|| ("W1", format!("job {id} skipped before its start_within")))
+            }
+            Outcome::Skipped(Skip::Paused { max_wait, priority }) => {
+                let lane = &self.lanes[&call.lane];
+                let honest = (lane.paused || lane.resumed_at == now)
+                    && job.spec.max_wait == Some(*max_wait)
+                    && *priority == job.priority;
+                (!honest).then(|| ("W1", format!("job {id} skipped for a pause that is none")))
             }
             Outcome::Skipped(Skip::Deadline) => {
                 let early = job.callers.iter().any(|deadline| *deadline > now);

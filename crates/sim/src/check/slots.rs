@@ -1,6 +1,6 @@
 //! What becomes of an attempt: when it started, when its slot was free, when it ended (L4, L5).
 
-use paceline_core::{AttemptId, Reservation, Time};
+use paceline_core::{AttemptId, LaneId, Reservation, Span, Time};
 
 use super::Book;
 
@@ -35,15 +35,49 @@ impl Book {
 
     pub(super) fn start_durable(&mut self, attempt: AttemptId, at: Time) {
         let Some(name) = self.tries.get(&attempt).cloned() else { return };
-        if let Some(known) = self.lane(&name).find_mut(attempt) {
-            known.durable_at = at;
+        let Some(known) = self.lane(&name).find_mut(attempt) else { return };
+        known.durable_at = at;
+        let counts_at = known.counts_at;
+        if at != counts_at {
+            let off = Span(at.0.abs_diff(counts_at.0));
+            self.broken("L4", format!("{name}: written as started {off} off"));
         }
     }
 
-    pub(super) fn end_durable(&mut self, attempt: AttemptId) {
+    /// The store knows that an attempt is over, and when it finished if that may matter.
+    pub(super) fn end_durable(&mut self, attempt: AttemptId, ended_at: Option<Time>) {
         let Some(name) = self.tries.get(&attempt).cloned() else { return };
-        if let Some(known) = self.lane(&name).find_mut(attempt) {
-            known.end_durable = true;
+        let lane = self.lane(&name);
+        let restarted_at = lane.restarted_at;
+        let Some(known) = lane.find_mut(attempt) else { return };
+        known.end_durable = true;
+        let finished_at = known.finished_at.unwrap_or(restarted_at);
+        let (call, crashed) = (known.call, std::mem::take(&mut known.crashed));
+        if let Some(ended_at) = ended_at.filter(|at| *at != finished_at) {
+            let off = Span(ended_at.0.abs_diff(finished_at.0));
+            self.broken("L2", format!("{name}: written as finished {off} off"));
+        }
+        if crashed {
+            self.call_crashed(call);
+        }
+    }
+
+    /// History may go when it binds nothing: what has a lower number may have arrived later.
+    pub(super) fn check_forgotten(&mut self, lane: LaneId, below: AttemptId) {
+        let now = self.now.time;
+        let Some(name) = self.lane_ids.get(&lane).cloned() else { return };
+        let lane = self.lane(&name).clone();
+        let over = lane.tries.iter().filter(|t| t.id < below && t.end_durable && !t.unused);
+        let bound = over.filter(|t| {
+            let windows = lane.limits().windows.iter().zip(&lane.rules.since);
+            let windows = windows.filter(|(_, since)| t.durable_at >= **since);
+            let longest = windows.map(|(window, _)| window.rate.per).max();
+            let longest = longest.unwrap_or_default().max(self.groups_remember(t));
+            t.durable_at + longest > now
+        });
+        if let Some(still) = bound.map(|t| t.id).next() {
+            let words = format!("{name}: attempt {} is forgotten and still counts", still.0);
+            self.broken("L3", words);
         }
     }
 
@@ -58,6 +92,7 @@ impl Book {
         known.learn_start(known.latest_start(), now);
         let (unused, priority, answered) = (known.unused, known.priority, known.answered);
         let workers = known.workers;
+        known.finished_at.get_or_insert(now);
         if answered {
             self.answered_early -= 1;
             return;
@@ -79,7 +114,7 @@ impl Book {
         if full || known.told || !known.holds_slot() {
             return;
         }
-        known.answered = true;
+        (known.answered, known.finished_at) = (true, Some(now));
         known.learn_start(known.latest_start(), now);
         let (priority, workers) = (known.priority, known.workers);
         lane.last_finish[priority.index()] = now;

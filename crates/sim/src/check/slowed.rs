@@ -11,6 +11,8 @@ pub(super) struct Slowed {
     /// The gap at which the lane is what it was.
     ground: Span,
     refused: Option<(Span, Time)>,
+    /// Calls at once, where those are fewer than configured.
+    narrowed: Option<u32>,
     successes: u32,
     /// Starts before this are not counted: the lane is newer, or its process is.
     counts_from: Time,
@@ -29,6 +31,11 @@ impl Slowed {
 
     pub(super) fn fails(&mut self) {
         self.successes = 0;
+    }
+
+    /// So many calls at once are configured now.
+    pub(super) fn widened_to(&mut self, in_flight: u32) {
+        self.narrowed = self.narrowed.filter(|narrow| *narrow < in_flight);
     }
 }
 
@@ -75,9 +82,11 @@ impl LaneBook {
         }
         self.slowed.gap = gap;
         self.slowed.refused = present.map(|present| (present, now));
+        let wide = self.slowed.narrowed.unwrap_or(self.limits().in_flight.get());
+        self.slowed.narrowed = Some((wide / 2).max(1));
     }
 
-    /// Five successes take a quarter of the gap away, but lead no closer to a gap that was refused
+    /// Five successes allow one call more at once and take a quarter of the gap away, but lead no closer to a gap that was refused
     /// in the last ten minutes than a sixteenth of it.
     pub(super) fn succeeded(&mut self, now: Time) {
         self.answered();
@@ -89,6 +98,9 @@ impl LaneBook {
             return;
         }
         self.slowed.successes = 0;
+        let wider = self.slowed.narrowed.map(|narrow| narrow + 1);
+        let narrowed = wider.filter(|wide| *wide < self.limits().in_flight.get());
+        self.slowed.narrowed = narrowed;
         let gap = self.slowed.gap;
         let refused = self.slowed.refused.filter(|(_, at)| now < *at + Span::mins(10));
         let floor = refused.map_or(Span::ZERO, |(span, _)| span + Span(span.0 / 16));
@@ -97,7 +109,7 @@ impl LaneBook {
             self.slowed.gap = shorter;
         } else {
             let counts_from = self.slowed.counts_from;
-            self.slowed = Slowed { counts_from, ..Slowed::default() };
+            self.slowed = Slowed { counts_from, narrowed, ..Slowed::default() };
         }
     }
 
@@ -116,4 +128,12 @@ pub(super) fn too_fast(name: &str, lane: &LaneBook, known: &Try, now: Time) -> O
     let binds = gap > Span::ZERO && lane.limits().gap_from == GapFrom::Start;
     let fast = binds && now < last + gap;
     fast.then(|| format!("{name}: {} after the last request, throttled to {gap}", now.since(last)))
+}
+
+/// L7: a throttled lane has fewer calls at once, also after a restart.
+pub(super) fn too_wide(name: &str, lane: &LaneBook) -> Option<String> {
+    let narrowed = lane.slowed.narrowed?;
+    let held = lane.held();
+    (held >= narrowed)
+        .then(|| format!("{name}: one more than {held} at once, narrowed to {narrowed}"))
 }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use paceline_core::{AttemptId, GapFrom, Limits, Priority, Reservation, Span, Time};
+use paceline_core::{AttemptId, GapFrom, MOST_LATE, Priority, Reservation, Span, Time};
 
 use super::Book;
-use super::lanes::{LaneBook, Try};
-use super::slowed::too_fast;
+use super::groups::Member;
+use super::lanes::{LaneBook, Said, Try};
+use super::slowed::{too_fast, too_wide};
 
 impl Book {
     /// A service sees a request that was sent a while before.
@@ -34,7 +35,7 @@ impl Book {
         if seen > most {
             self.violation("L1", at, format!("{name}: {seen} requests at once, {most} allowed"));
         }
-        for group in &known.groups {
+        if let Some(group) = &known.rules.limits.group {
             self.check_group(group, &known, at);
         }
     }
@@ -62,6 +63,7 @@ impl Book {
         }
         let before = |only: Option<Priority>| {
             let tries = self.lanes[name].tries.iter().filter(|t| t.id != known.id);
+            let tries = tries.filter(|t| known.could_know(t));
             let tries = tries.filter(|t| only.is_none_or(|p| p == t.priority));
             let sent = tries.filter_map(|t| t.sent_at);
             sent.filter(|&sent| sent >= known.rules.changed_at).max()
@@ -85,7 +87,7 @@ impl Book {
     fn check_windows(&mut self, name: &Arc<str>, known: &Try, at: Time) {
         let rules = known.rules.clone();
         for (window, &since) in rules.limits.windows.iter().zip(&rules.since) {
-            let tries = self.lanes[name].tries.iter();
+            let tries = self.lanes[name].tries.iter().filter(|t| known.could_know(t));
             let held = held(tries, window.rate.per, since, at);
             let max = u64::from(window.rate.max.get());
             if held > max {
@@ -98,37 +100,6 @@ impl Book {
         }
     }
 
-    fn check_group(&mut self, name: &str, known: &Try, at: Time) {
-        let Some(group) = self.groups.get(name).cloned() else { return };
-        let members = || {
-            let tries = self.lanes.values().flat_map(|lane| &lane.tries);
-            tries.filter(|t| t.groups.iter().any(|group| group == name))
-        };
-        let others = members().filter(|t| t.id != known.id).filter_map(|t| t.sent_at);
-        let last = others.filter(|&sent| sent >= group.changed_at).max();
-        let gap = group.limits.every.unwrap_or(Span::ZERO);
-        let mut broken = Vec::new();
-        if gap > Span::ZERO && last.is_some_and(|last| at < last + gap) {
-            broken.push(format!("group {name}: less than {gap} after the last request"));
-        }
-        for window in &group.limits.windows {
-            let held = held(members(), window.rate.per, group.changed_at, at);
-            if held > u64::from(window.rate.max.get()) {
-                broken.push(format!("group {name}: {held} within {}", window.rate));
-            }
-        }
-        // A lane that joined lately may have brought more than there is room for.
-        let lanes = self.lanes.values().filter(|lane| lane.limits().group.as_deref() == Some(name));
-        let tries = lanes.flat_map(|lane| &lane.tries).filter(|t| t.rules.limits.group.is_some());
-        let seen = tries.filter(|t| t.sent_at.is_some() && t.left_at.is_none()).count();
-        if group.limits.in_flight.is_some_and(|most| seen as u32 > most.get()) {
-            broken.push(format!("group {name}: {seen} requests at once"));
-        }
-        for words in broken {
-            self.violation("L9", at, words);
-        }
-    }
-
     /// A promise became durable: was it the engine's to make?
     pub(super) fn reserved(&mut self, reservation: &Reservation) {
         let Some(name) = self.lane_ids.get(&reservation.lane).cloned() else {
@@ -138,7 +109,8 @@ impl Book {
         let rank = self.rank_of(reservation.call, reservation.priority);
         self.check_turn_order(&name, reservation);
         let rules = self.lane(&name).rules.clone();
-        let due = self.jobs.get(&reservation.call.job).and_then(|job| job.due);
+        let job = self.jobs.get(&reservation.call.job);
+        let due = job.and_then(|job| job.due);
         let may_start_at = due.map_or(Time::ZERO, |due| super::jobs::comes_at(due, self.now));
         // Begun once, it does not wait again because the clock was stepped back.
         let may_start_at = may_start_at.min(self.now.time + self.setup.settings.lead);
@@ -149,7 +121,8 @@ impl Book {
             cost: reservation.cost,
             workers: self.workers_of(reservation.call),
             rank,
-            groups: rules.limits.group.iter().cloned().collect(),
+            groups: Member::of_new(&rules.limits, reservation.attempt),
+            cache_key: job.and_then(|job| job.spec.cache_key.clone()),
             slack: self.slack(&rules.limits),
             rules,
             counts_at: reservation.at,
@@ -163,9 +136,12 @@ impl Book {
             answered: false,
             ended: false,
             end_durable: false,
+            crashed: false,
+            finished_at: None,
             sent_at: None,
             left_at: None,
         };
+        self.check_terms(&name, reservation, &known);
         self.check_promise(&name, &known);
         self.newest = self.newest.max(known.id);
         self.tries.insert(known.id, name.clone());
@@ -173,6 +149,22 @@ impl Book {
         lane.running += known.workers;
         lane.tries.push_back(known);
         self.call_reserved(reservation);
+    }
+
+    /// What a promise says of its call, by the call's own terms: the latest moment that it counts at
+    /// (L4), its cost (L3) and its priority (L2).
+    fn check_terms(&mut self, name: &Arc<str>, reservation: &Reservation, known: &Try) {
+        let Some(job) = self.jobs.get(&reservation.call.job) else { return };
+        let (cost, priority) = (job.spec.cost.get(), job.priority);
+        let send_within = self.setup.settings.send_within(MOST_LATE);
+        let start_at = known.may_start_at.max(self.now.time);
+        if reservation.at > start_at + send_within + known.slack {
+            self.broken("L4", format!("{name}: charged later than it could arrive"));
+        }
+        if (reservation.cost, reservation.priority) != (cost, priority) {
+            let words = format!("{name}: promised at {} for {priority}", reservation.cost);
+            self.broken("L3", format!("{words}, and costs {cost}"));
+        }
     }
 
     fn check_promise(&mut self, name: &Arc<str>, known: &Try) {
@@ -200,44 +192,22 @@ impl Book {
         }
         broken.extend(bent_by_service(name, lane, known, now).map(|words| ("L8", words)));
         broken.extend(too_fast(name, lane, known, now).map(|words| ("L7", words)));
+        broken.extend(too_wide(name, lane).map(|words| ("L7", words)));
         broken.extend(kept(name, lane, known, now).map(|words| ("L11", words)));
         self.check_workers(name, known, &mut broken);
         for (rule, words) in broken {
             self.broken(rule, words);
         }
     }
-
-    /// When the lane's group lets another call of cost 1 go.
-    pub(super) fn group_opening(&self, limits: &Limits) -> Time {
-        let Some(name) = &limits.group else { return Time::ZERO };
-        let Some(group) = self.groups.get(name) else { return Time::ZERO };
-        let members = || {
-            let tries = self.lanes.values().flat_map(|lane| &lane.tries).filter(|t| !t.unused);
-            tries.filter(|t| t.groups.contains(name))
-        };
-        let gap = group.limits.every.unwrap_or(Span::ZERO);
-        let last = members().map(|t| t.counts_at).max();
-        let mut at = last.filter(|_| gap > Span::ZERO).map_or(Time::ZERO, |last| last + gap);
-        for window in &group.limits.windows {
-            let spent = members().map(|t| (t.counts_at, t.cost)).collect();
-            let max = u64::from(window.rate.max.get());
-            at = at.max(super::lanes::window_opening(spent, window.rate, max));
-        }
-        at
-    }
-
-    pub(super) fn group_has_room(&self, limits: &Limits) -> bool {
-        let Some(group) = limits.group.as_ref().and_then(|name| self.groups.get(name)) else {
-            return true;
-        };
-        let members = self.lanes.values().filter(|lane| lane.limits().group == limits.group);
-        let held: u32 = members.map(LaneBook::held).sum();
-        group.limits.in_flight.is_none_or(|most| held < most.get())
-    }
 }
 
 /// What the service saw in the window that ends at `at`.
-fn held<'a>(tries: impl Iterator<Item = &'a Try>, per: Span, since: Time, at: Time) -> u64 {
+pub(super) fn held<'a>(
+    tries: impl Iterator<Item = &'a Try>,
+    per: Span,
+    since: Time,
+    at: Time,
+) -> u64 {
     let sent = tries.filter_map(|t| t.sent_at.map(|sent| (sent, t.cost)));
     let inside = sent.filter(|(sent, _)| *sent >= since && *sent + per > at);
     inside.map(|(_, cost)| u64::from(cost)).sum()
@@ -245,14 +215,15 @@ fn held<'a>(tries: impl Iterator<Item = &'a Try>, per: Span, since: Time, at: Ti
 
 /// L8: what the service announced holds for everything promised after it was heard.
 fn bent_by_service(name: &str, lane: &LaneBook, known: &Try, now: Time) -> Option<String> {
-    let (announced, at, newest) = lane.announced?;
+    let Said { announced, at, newest, others } = lane.announced?;
     let later = || lane.tries.iter().filter(move |t| t.id > newest && !t.unused);
     if let Some((left, span)) = announced.left
         && now < at + span
     {
         let spent: u32 = later().map(|t| t.cost).sum::<u32>() + known.cost;
-        if spent > left {
-            return Some(format!("{name}: {spent} calls where the service had {left} left"));
+        if spent > left.saturating_sub(others) {
+            let words = format!("{name}: {spent} calls where the service had {left} left");
+            return Some(format!("{words} and may not have seen {others}"));
         }
     }
     let last = lane.tries.iter().filter_map(|t| t.sent_at).max();

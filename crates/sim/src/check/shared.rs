@@ -1,0 +1,271 @@
+//! Calls that share their requests by lane and cache key (C2): what one attempt means for each of
+//! them (R1, L6), and how long each would wait (W1). Who leads them is not modelled.
+
+use std::sync::Arc;
+
+use paceline_core::{AttemptId, Blob, JobId, Outcome, Priority, Time, Told, Verdict, backoff};
+
+use super::Book;
+use super::jobs::State;
+
+/// Throttled or not processed more often than this, a call has failed (L6, L7).
+pub(super) const MOST_AGAIN: u16 = 20;
+
+/// Where the calls with one lane and cache key are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Where {
+    /// Nothing is known until the next promise.
+    Unknown,
+    Waiting,
+    Running(AttemptId),
+    /// Not before then.
+    Backoff(Time),
+}
+
+/// Calls that share their requests.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Same {
+    at: Where,
+    /// When an attempt was last told.
+    told_at: Time,
+}
+
+impl Same {
+    fn new(at: Where) -> Same {
+        Same { at, told_at: Time::ZERO }
+    }
+
+    fn waits(&self, now: Time) -> bool {
+        matches!(self.at, Where::Waiting)
+            || matches!(self.at, Where::Backoff(until) if until <= now)
+    }
+}
+
+type SameKey = (Arc<str>, Blob);
+
+impl Book {
+    fn sharers(&self, key: &SameKey) -> Vec<(JobId, usize)> {
+        let jobs = self.jobs.iter().filter(|(_, job)| !job.parked);
+        let jobs = jobs.filter(|(_, job)| job.spec.cache_key.as_ref() == Some(&key.1));
+        let calls = jobs.flat_map(|(&id, job)| {
+            let calls = job.calls.iter().enumerate();
+            let shared = calls.filter(|(_, c)| c.state == State::Shared && c.lane == key.0);
+            shared.map(move |(place, _)| (id, place))
+        });
+        calls.collect()
+    }
+
+    /// One of them is promised an attempt.
+    pub(super) fn sharer_reserved(&mut self, lane: &Arc<str>, key: Blob, attempt: AttemptId) {
+        let now = self.now.time;
+        let same = self.same.entry((lane.clone(), key)).or_insert(Same::new(Where::Unknown));
+        let before = std::mem::replace(&mut same.at, Where::Running(attempt));
+        if let Where::Backoff(until) = before
+            && until > now
+        {
+            let early = until.since(now);
+            self.broken("R1", format!("{lane}: a shared call was retried {early} too soon"));
+        }
+    }
+
+    /// What their attempt brought is brought to each.
+    pub(super) fn sharers_hear(&mut self, attempt: AttemptId, told: &Told, roll: u64) {
+        let now = self.now.time;
+        let Some(lane) = self.tries.get(&attempt).cloned() else { return };
+        let known = self.lanes.get(&lane).and_then(|lane| lane.find(attempt));
+        let Some(key) = known.filter(|t| !t.told).and_then(|t| t.cache_key.clone()) else { return };
+        let key = (lane, key);
+        if self.same.get(&key).is_none_or(|same| same.at != Where::Running(attempt)) {
+            return;
+        }
+        let sharers = self.sharers(&key);
+        let mut next = Where::Waiting;
+        for &(id, place) in &sharers {
+            let job = self.jobs.get_mut(&id).expect("listed above");
+            let retry = job.spec.retry;
+            let call = &mut job.calls[place];
+            let through = match &told.verdict {
+                Verdict::Unused => false,
+                Verdict::Throttled { again: true, .. } => {
+                    call.throttles += 1;
+                    call.throttles > MOST_AGAIN
+                }
+                Verdict::NotProcessed => {
+                    call.unprocessed += 1;
+                    // Whether it counts is up to whoever leads them.
+                    call.unsure |= call.unprocessed > MOST_AGAIN;
+                    next = if call.unsure { Where::Unknown } else { next };
+                    false
+                }
+                Verdict::Failed { failure, retry_after, .. } if failure.retryable => {
+                    call.failures += 1;
+                    let wait = retry_after.unwrap_or_else(|| backoff(&retry, call.failures, roll));
+                    let until = match next {
+                        Where::Backoff(until) => until.min(now + wait),
+                        _ => now + wait,
+                    };
+                    let spent = call.failures >= retry.attempts.get();
+                    next = if spent { next } else { Where::Backoff(until) };
+                    spent
+                }
+                _ => true,
+            };
+            call.through = through && !call.unsure;
+        }
+        self.same.insert(key, Same { at: next, told_at: now });
+    }
+
+    /// One of them has its outcome. Others take over what it had, and a retry that it waited for may
+    /// come sooner.
+    pub(super) fn sharer_settled(&mut self, lane: &Arc<str>, key: Blob, through: bool) {
+        let (key, now) = ((lane.clone(), key), self.now.time);
+        let left = self.sharers(&key);
+        let Some(same) = self.same.get_mut(&key) else { return };
+        // One that comes in the same turn may have come too late to take over.
+        let mut known = false;
+        for (id, place) in left {
+            let call = &mut self.jobs.get_mut(&id).expect("listed above").calls[place];
+            call.unsure |= call.joined_at >= now;
+            known |= !call.unsure;
+        }
+        if !known {
+            self.same.remove(&key);
+        } else if matches!(same.at, Where::Backoff(_)) && !through {
+            same.at = Where::Unknown;
+        }
+    }
+
+    /// At the end of a turn: who is new, and who waits longer than it would (W1).
+    pub(super) fn look_at_sharers(&mut self) {
+        let now = self.now.time;
+        let (mut new, mut unsure, mut broken) = (Vec::new(), Vec::new(), Vec::new());
+        let jobs = self.jobs.iter().filter(|(_, job)| !job.parked);
+        for (&id, job) in jobs {
+            let Some(key) = &job.spec.cache_key else { continue };
+            for (place, call) in job.calls.iter().enumerate() {
+                if call.state != State::Shared {
+                    continue;
+                }
+                let key = (call.lane.clone(), key.clone());
+                let fresh = call.tries == 0 && call.joined_at >= self.opened_at;
+                match self.same.get(&key) {
+                    None => new.push((key, fresh && !call.unsure)),
+                    Some(same) if same.told_at == now && call.joined_at >= now => {
+                        unsure.push((id, place));
+                    }
+                    Some(same) if same.waits(now) && !call.unsure => {
+                        broken.extend(self.waits_too_long(id, place));
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+        for (id, place) in unsure {
+            self.jobs.get_mut(&id).expect("seen above").calls[place].unsure = true;
+        }
+        for (key, fresh) in new {
+            let at = if fresh { Where::Waiting } else { Where::Unknown };
+            let same = self.same.entry(key).or_insert(Same::new(at));
+            same.at = if fresh { same.at } else { Where::Unknown };
+        }
+        for words in broken {
+            self.broken("W1", words);
+        }
+    }
+
+    /// Whoever leads them, the lane opens no sooner than for the most urgent call of cost 1.
+    fn waits_too_long(&self, id: JobId, place: usize) -> Option<String> {
+        let (job, now) = (&self.jobs[&id], self.now.time);
+        let call = &job.calls[place];
+        let lane = self.lanes.get(&call.lane)?;
+        if let Some(most) = job.spec.max_wait
+            && lane.paused
+            && lane.paused_at + most <= now
+        {
+            return Some(format!("{}: job {id} waits for the resume, by another", call.lane));
+        }
+        // Its own word, or a default that the lane's limits had their say in.
+        let budget = call.max_wait?.max(self.budget(id, place)?);
+        let sure = job.spec.max_wait.is_some() || lane.rules.changed_at < call.joined_at;
+        if !sure || !lane.plain(now) {
+            return None;
+        }
+        let most_urgent = Priority::Interactive;
+        let opens = lane.opening(most_urgent, most_urgent);
+        let wait = opens.max(self.group_opening(lane.limits(), 1)).since(now);
+        let words = || format!("{}: job {id} would wait {wait} by another", call.lane);
+        (wait > budget).then(words)
+    }
+
+    /// The call's reservation was open when its process died, and now the store knows (B2).
+    pub(super) fn call_crashed(&mut self, call: paceline_core::CallId) {
+        let Some(job) = self.jobs.get_mut(&call.job) else { return };
+        let repeats = |kind: &&paceline_core::KindTerms| {
+            kind.name == job.spec.kind && kind.on_crash == paceline_core::OnCrash::Repeat
+        };
+        let repeats = self.setup.kinds.iter().any(|kind| repeats(&kind));
+        let Some(call) = job.calls.get_mut(usize::from(call.index)) else { return };
+        if call.state != State::Settled {
+            call.crashes += 1;
+            call.through |= repeats && call.crashes > MOST_AGAIN;
+        }
+    }
+
+    /// A failure that the rules chose themselves must be due: a call with attempts left goes on.
+    pub(super) fn check_failure(&mut self, id: JobId, place: usize, outcome: &Outcome) {
+        let Outcome::Failed(failure) = outcome else { return };
+        let job = &self.jobs[&id];
+        let call = &job.calls[place];
+        let kind = self.setup.kinds.iter().find(|kind| kind.name == job.spec.kind);
+        let repeats = kind.is_some_and(|kind| kind.on_crash == paceline_core::OnCrash::Repeat);
+        let words = match &*failure.class {
+            "cost" | "moved" => None,
+            "crash" => (repeats && call.crashes <= MOST_AGAIN)
+                .then(|| ("B2", format!("job {id} gave up after {} crashes", call.crashes))),
+            class => {
+                let goes_on = match call.was {
+                    State::Waiting | State::Backoff(_) => true,
+                    State::Shared => !call.through && !call.unsure,
+                    _ => false,
+                };
+                let words = || format!("job {id} failed as {class} with attempts left");
+                goes_on.then(|| ("R1", words()))
+            }
+        };
+        if let Some((rule, words)) = words {
+            self.broken(rule, words);
+        }
+    }
+
+    /// Who rests because its lane is configured no more, and who is back.
+    pub(super) fn park_strangers(&mut self) {
+        let gone: Vec<Arc<str>> =
+            self.lanes.iter().filter(|(_, lane)| lane.gone).map(|(name, _)| name.clone()).collect();
+        for (&id, job) in &mut self.jobs {
+            let given = job.spec.stages.iter().map(Vec::len).sum();
+            let open = job.calls.iter().take(given).any(|call| call.state != State::Settled);
+            if open && job.spec.stages.iter().flatten().any(|lane| gone.contains(lane)) {
+                // When it is back it enters the queue by another door than submissions.
+                (job.parked, job.replaced) = (true, true);
+                self.was_parked.insert(id);
+                continue;
+            }
+            let shared = job.spec.cache_key.is_some();
+            for call in job.calls.iter_mut().filter(|call| call.state != State::Settled) {
+                if gone.contains(&call.lane) {
+                    call.state = State::Parked;
+                } else if call.state == State::Parked {
+                    call.state = if shared { State::Shared } else { State::Waiting };
+                }
+            }
+        }
+    }
+
+    /// How long a shared or own budget lasts while a lane is stopped by hand (W1).
+    pub(super) fn pause_ends_patience(&self, id: JobId, place: usize) -> Option<Time> {
+        let job = &self.jobs[&id];
+        let most = job.spec.max_wait?;
+        let lane = self.lanes.get(&job.calls[place].lane).filter(|lane| lane.paused)?;
+        Some(lane.paused_at + most)
+    }
+}

@@ -475,6 +475,13 @@ impl Lane {
             self.health.narrowed = None;
         }
         self.announced = record.announced.map(Box::new);
+        if let Some((Announced { every: Some(_), .. }, at)) = record.announced {
+            // Attempts that ended before the upstream announced a gap may have left no trace: none of
+            // them started later than that (L8).
+            let background = Priority::Background.index();
+            self.last_start[background] = self.last_start[background].max(at);
+            self.finished(Priority::Background, AttemptId(0), at);
+        }
         self.paused = record.paused_at.is_some();
         self.paused_at = record.paused_at.unwrap_or_default();
         // A record without them leaves all history to the group that is configured now.

@@ -253,6 +253,7 @@ impl Restore {
                 _ => self.crashed.push(reservation),
             }
         }
+        self.crashed.reverse();
     }
 
     /// The process that made the open reservations is gone, and its sockets with it.

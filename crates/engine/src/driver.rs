@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
 
 use paceline_core::{
-    AttemptId, Event, JobId, Numbered, Report, Span, Submission, SubmitError, Time, Told,
+    Admission, AttemptId, Event, JobId, Numbered, Report, Span, Submission, SubmitError, Time, Told,
 };
 use paceline_store::{Store, StoreError};
 use tokio::sync::{broadcast, mpsc, oneshot};
@@ -330,7 +330,7 @@ impl<S: Store> Driver<S> {
         match (waiter, reply) {
             (Waiter::Followers(followers), Reply::Submitted(admissions)) => {
                 for (follower, admission) in followers.into_iter().zip(admissions) {
-                    let job = admission.as_ref().ok().and_then(|admission| admission.job());
+                    let job = admission.as_ref().ok().and_then(Admission::job);
                     let heard = follower.news.send(News::Admitted(Box::new(admission))).is_ok();
                     if let Some(job) = job.filter(|_| heard) {
                         self.add_follower(job, follower);

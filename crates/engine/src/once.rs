@@ -42,7 +42,7 @@ impl Once {
         admissions: &[Result<Admission, SubmitError>],
         now: Time,
     ) -> Option<Write> {
-        admissions.iter().flatten().find_map(|admission| admission.job())?;
+        admissions.iter().flatten().find_map(Admission::job)?;
         let mut refused = self.refused;
         let mut jobs = Vec::with_capacity(admissions.len() + refused.len());
         for admission in admissions {

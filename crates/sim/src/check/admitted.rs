@@ -7,7 +7,7 @@ use paceline_core::{
     Admission, Callers, Due, DueAt, JobId, SERVICE_KIND, Submission, SubmitError, Time,
 };
 
-use super::jobs::{JobBook, State};
+use super::jobs::{JobBook, State, Wanted};
 use super::{Book, Heard};
 
 /// The answers to the submissions of one turn, list by list.
@@ -77,7 +77,7 @@ impl Book {
             job.callers.push(deadline);
         }
         if matches!(admission, Admission::Accepted(_) | Admission::Replaced(_)) {
-            job.wanted_due = Some(due);
+            job.wanted_due = Wanted::of(due);
         }
         if matches!(admission, Admission::Accepted(_)) && *job.spec != submission.spec {
             wrong.push(("B1", format!("job {id} is another than was submitted")));
@@ -132,7 +132,8 @@ impl Book {
                 job.callers = expanded(&job.recorded);
                 continue;
             }
-            if let Some(wanted) = job.wanted_due.take().filter(|wanted| *wanted != job.due) {
+            let wanted = std::mem::replace(&mut job.wanted_due, Wanted::Nothing);
+            if wanted != Wanted::Nothing && wanted != Wanted::of(job.due) {
                 let words = format!("job {id} is due at {:?}, wanted was {wanted:?}", job.due);
                 wrong.push(("W5", words));
             }

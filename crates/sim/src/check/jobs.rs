@@ -27,6 +27,7 @@ pub(super) enum State {
 }
 
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about a call")]
 pub(super) struct CallBook {
     pub(super) lane: Arc<str>,
     pub(super) stage: u16,
@@ -55,6 +56,20 @@ pub(super) struct CallBook {
     pub(super) outcome: Option<Outcome>,
 }
 
+/// When a caller of this turn wants a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Nothing,
+    AtOnce,
+    At(DueAt),
+}
+
+impl Wanted {
+    pub(super) fn of(due: Option<DueAt>) -> Wanted {
+        due.map_or(Wanted::AtOnce, Wanted::At)
+    }
+}
+
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about a job")]
 pub(super) struct JobBook {
@@ -64,8 +79,8 @@ pub(super) struct JobBook {
     pub(super) submitted_as: Priority,
     pub(super) named: bool,
     pub(super) due: Option<DueAt>,
-    /// What a caller asked for in this turn.
-    pub(super) wanted_due: Option<Option<DueAt>>,
+    /// What a caller asked for in this turn, if one did.
+    pub(super) wanted_due: Wanted,
     pub(super) submitted_at: Time,
     pub(super) delayed: bool,
     pub(super) parked: bool,
@@ -106,7 +121,7 @@ impl Book {
             submitted_as: priority,
             named: record.terms.priority.is_some(),
             due: record.terms.due,
-            wanted_due: None,
+            wanted_due: Wanted::Nothing,
             submitted_at: record.submitted_at,
             delayed: later,
             parked: false,
@@ -475,13 +490,11 @@ impl Book {
         if let Some(key) = key.clone().filter(|_| before.state == State::Shared) {
             self.sharer_settled(&before.lane, key, before.through);
         }
-        if cached {
-            if !self.is_from_cache(&before.lane, key.unwrap_or_default(), outcome) {
-                self.broken(
-                    "C2",
-                    format!("job {id} got an answer of {} that nobody gave", before.lane),
-                );
-            }
+        if cached && !self.is_from_cache(&before.lane, key.unwrap_or_default(), outcome) {
+            self.broken(
+                "C2",
+                format!("job {id} got an answer of {} that nobody gave", before.lane),
+            );
         }
     }
 

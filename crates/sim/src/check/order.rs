@@ -42,23 +42,26 @@ pub(super) struct Started {
     front: Key,
 }
 
+/// A lane, a priority and a tenant.
+type Turn = (Arc<str>, Priority, Option<Arc<str>>);
+
 /// Tenants' turns since the engine started, counted in starts.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     count: u64,
-    last: BTreeMap<(Arc<str>, Priority, Option<Arc<str>>), u64>,
+    last: BTreeMap<Turn, u64>,
     /// Calls seen waiting at the end of every turn since then, and at which priority.
     seen: BTreeMap<CallId, (Priority, u64)>,
 }
 
 impl Turns {
-    fn last(&self, lane: &Arc<str>, at: Priority, tenant: &Option<Arc<str>>) -> Option<u64> {
-        self.last.get(&(lane.clone(), at, tenant.clone())).copied()
+    fn last(&self, lane: &Arc<str>, at: Priority, tenant: Option<&Arc<str>>) -> Option<u64> {
+        self.last.get(&(lane.clone(), at, tenant.cloned())).copied()
     }
 
-    fn serve(&mut self, lane: &Arc<str>, at: Priority, tenant: &Option<Arc<str>>) {
+    fn serve(&mut self, lane: &Arc<str>, at: Priority, tenant: Option<Arc<str>>) {
         self.count += 1;
-        self.last.insert((lane.clone(), at, tenant.clone()), self.count);
+        self.last.insert((lane.clone(), at, tenant), self.count);
     }
 
     fn look<'a>(&mut self, waiting: impl Iterator<Item = &'a Waiting>) {
@@ -133,7 +136,7 @@ impl Book {
             self.check_tenants(name, own, &waiting);
         }
         if let Some(job) = self.jobs.get(&reservation.call.job) {
-            self.turns.serve(name, job.priority, &job.spec.tenant.clone());
+            self.turns.serve(name, job.priority, job.spec.tenant.clone());
         }
         if let Some(own) = own.filter(|_| self.is_plain(name)) {
             // The last slots are for calls submitted as interactive (P3).
@@ -201,7 +204,7 @@ impl Book {
         let queue = || waiting.iter().filter(|call| call.priority == own.priority);
         let older = queue().find(|call| call.tenant == own.tenant && call.key() < own.key());
         let risen = queue().find(|call| call.rank < own.rank);
-        let last = |tenant| self.turns.last(name, own.priority, tenant);
+        let last = |tenant: &Option<Arc<str>>| self.turns.last(name, own.priority, tenant.as_ref());
         // Who stood here when this tenant had its last turn, and had none since, goes first.
         let before = last(&own.tenant).and_then(|own_turn| {
             queue().find(|call| {

@@ -84,6 +84,10 @@ impl Book {
             let job = self.jobs.get_mut(&id).expect("listed above");
             let retry = job.spec.retry;
             let call = &mut job.calls[place];
+            // One that came due in this turn asks the cache first, and shares the next attempt.
+            if call.joined_at >= now {
+                continue;
+            }
             let through = match &told.verdict {
                 Verdict::Unused => false,
                 Verdict::Throttled { again: true, .. } => {

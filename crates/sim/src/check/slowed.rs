@@ -109,7 +109,7 @@ impl LaneBook {
             self.slowed.gap = shorter;
         } else {
             let counts_from = self.slowed.counts_from;
-            self.slowed = Slowed { counts_from, narrowed, ..Slowed::default() };
+            self.slowed = Slowed { narrowed, counts_from, ..Slowed::default() };
         }
     }
 

@@ -230,7 +230,14 @@ fn l5_of_several_open_attempts_the_newest_is_taken_up() {
     world.submit(job(1).kind("permit").on("nyaa").attempts(3));
     world.run_for("2s");
     world.crash_for("10ms");
-    insta::assert_snapshot!(world.run_for("30s"), @"");
+    insta::assert_snapshot!(world.run_for("30s"), @"
+    0.000 start #1 nyaa background
+    1.475 start #1 nyaa background
+    2.000 crash
+    2.010 take up #1 nyaa
+    2.375 done #1 nyaa
+    2.375 report #1 done, all
+    ");
     assert!(world.idle());
 }
 

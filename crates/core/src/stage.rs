@@ -228,9 +228,15 @@ impl Core {
         }
         let (own, least) = (self.own_least(call), self.calls[leader].least);
         if own.any == least.any || own.named == least.named {
-            let least = self.shared_least(leader);
-            self.set_least(leader, least);
+            self.share_budgets(leader);
         }
+    }
+
+    /// The budgets of a call or of those that follow it have changed. What its lane holds of them must
+    /// be the smallest that one of them really has, or a search for those that give up never ends.
+    pub(crate) fn share_budgets(&mut self, leader: u32) {
+        let least = self.shared_least(leader);
+        self.set_least(leader, least);
     }
 
     pub(crate) fn find_same(&self, lane: u32, key: &[u8]) -> Option<u32> {
@@ -352,6 +358,14 @@ impl Core {
         let sharers = followers.chain([leader]).filter(|&call| gives_up(self, call));
         let sharers: Vec<(u32, JobId)> =
             sharers.map(|call| (call, self.call_id(call).job)).collect();
+        if sharers.is_empty() {
+            // What the lane holds is then older than the budgets: a search must not find it again.
+            debug_assert!(
+                false,
+                "call {leader} is held with a budget that none of its sharers has"
+            );
+            self.share_budgets(leader);
+        }
         for (call, job) in sharers {
             // Settling one job may have finished another.
             let waits = self.calls.get(call).is_some_and(|it| !it.is_settled());

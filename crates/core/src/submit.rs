@@ -433,6 +433,8 @@ impl Core {
             self.calls[call].max_wait = self.calls[call].max_wait.max(self.max_wait(call));
             if queued(self, call) {
                 self.line_up(call);
+            } else if self.calls[call].state == State::Joined {
+                self.share_budgets(self.calls[call].leader);
             }
         }
     }

@@ -349,3 +349,29 @@ fn w1_a_pause_counts_against_budgets_that_a_caller_named() {
     101.000 report #3 done, all
     ");
 }
+
+#[test]
+fn w1_a_shared_call_that_a_more_urgent_caller_joins_waits_longer_and_its_lane_goes_on() {
+    let mut world = World::new().lane("nyaa", every("5s"));
+    world.answer(1, throttled("600s").after("1s"));
+    world.submit(job(1).on("nyaa"));
+    world.run_for("0s");
+    // Job 3 shares the request of job 2 and has the smaller budget, until job 4 joins it.
+    world.submit(job(2).on("nyaa").cache_key("same").as_(Priority::Completion));
+    world.submit(job(3).on("nyaa").cache_key("same").key("k").as_(Priority::Background));
+    world.run_for("500ms");
+    world.submit(job(4).on("nyaa").key("k").as_(Priority::Completion));
+    insta::assert_snapshot!(world.run_for("20m"), @"
+      0.000 start #1 nyaa background
+      0.500 submit 4: joins #3
+      1.000 closed nyaa until 601.000
+    601.000 start #2 nyaa completion
+    602.000 done #2 nyaa
+    602.000 report #2 done, all
+    602.000 done #3 nyaa
+    602.000 report #3 done, all
+    606.000 start #1 nyaa background
+    607.000 done #1 nyaa
+    607.000 report #1 done, all
+    ");
+}

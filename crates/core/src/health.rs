@@ -131,7 +131,7 @@ impl Health {
             self.slow.ground = limits.every.or(present).unwrap_or(NO_GAP);
         }
         self.slow.gap = gap;
-        self.slow.refused = present.map(|present| (present, now));
+        self.slow.refused = Some((present.unwrap_or(Span::ZERO), now));
         let wide = self.narrowed.unwrap_or(limits.in_flight.get());
         self.narrowed = Some((wide / 2).max(1));
     }

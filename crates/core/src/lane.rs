@@ -475,9 +475,12 @@ impl Lane {
             self.health.narrowed = None;
         }
         self.announced = record.announced.map(Box::new);
-        if let Some((Announced { every: Some(_), .. }, at)) = record.announced {
-            // Attempts that ended before the upstream announced a gap may have left no trace: none of
-            // them started later than that (L8).
+        // Attempts that ended before the lane got such a gap may have left no trace: none of them started
+        // later than that (L7, L8).
+        let announced = record.announced.filter(|(announced, _)| announced.every.is_some());
+        let throttled = record.slow.refused;
+        let new_gaps = announced.map(|(_, at)| at).into_iter().chain(throttled.map(|(_, at)| at));
+        if let Some(at) = new_gaps.max() {
             let background = Priority::Background.index();
             self.last_start[background] = self.last_start[background].max(at);
             self.finished(Priority::Background, AttemptId(0), at);

@@ -173,7 +173,7 @@ pub struct SlowRecord {
     pub gap: Span,
     /// At this gap or below the lane is what it was.
     pub ground: Span,
-    /// The last gap at which the upstream still throttled, and when.
+    /// The last gap at which the upstream still throttled, zero if its rate was not known, and when.
     pub refused: Option<(Span, Time)>,
 }
 

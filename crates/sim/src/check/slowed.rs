@@ -123,7 +123,9 @@ impl LaneBook {
 /// L7: a throttled lane keeps its gap.
 pub(super) fn too_fast(name: &str, lane: &LaneBook, known: &Try, now: Time) -> Option<String> {
     let gap = Span(lane.limits().gap_share[known.rank.index()].of(lane.slowed.gap.0));
-    let starts = lane.tries.iter().filter(|t| !t.unused).map(|t| t.counts_at);
+    // What was answered had arrived, however long it could have been on its way.
+    let seen = |t: &Try| t.left_at.map_or(t.counts_at, |left| left.min(t.counts_at));
+    let starts = lane.tries.iter().filter(|t| !t.unused).map(seen);
     let last = starts.filter(|at| *at >= lane.rules.changed_at).max()?;
     let binds = gap > Span::ZERO && lane.limits().gap_from == GapFrom::Start;
     let fast = binds && now < last + gap;

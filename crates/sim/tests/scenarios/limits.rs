@@ -669,3 +669,21 @@ fn l7_retries_of_one_call_count_once_towards_the_ladder() {
     assert!(trace.contains("done #1"), "{trace}");
     assert!(!trace.contains("closed"), "{trace}");
 }
+
+#[test]
+fn l7_l8_a_new_gap_runs_from_starts_that_left_no_trace_in_the_store() {
+    let every = Announced { every: Some(Span::secs(1)), ..Announced::default() };
+    for answer in [throttled_without_a_date(), done().announcing(every)] {
+        let mut world = World::new().lane("a", at_once(3)).latency("10ms");
+        world.answer(1, answer.after("10s"));
+        world.submit(job(1).on("a"));
+        world.run_for("9900ms");
+        // While the lane has no limits, nothing of this attempt needs to survive.
+        world.submit(job(2).on("a"));
+        world.run_for("150ms");
+        world.crash_for("10ms");
+        world.submit(job(3).on("a"));
+        let trace = world.run_for("5s");
+        assert_eq!(moments(&trace, "start")[2], "11.000", "{trace}");
+    }
+}

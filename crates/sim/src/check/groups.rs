@@ -91,6 +91,7 @@ impl LaneBook {
     }
 
     fn change_membership(&mut self, to: Option<&String>, newest: AttemptId, first: u64) {
+        self.grouped_after = newest;
         let lasting = self.memberships.iter_mut().filter(|of| of.last == Membership::LASTS);
         lasting.for_each(|of| of.last = newest);
         self.memberships.extend(to.map(|group| Membership::since(group, first)));
@@ -118,10 +119,10 @@ impl Book {
                 broken.push(format!("group {name}: {held} within {}", window.rate));
             }
         }
-        // A lane that joined lately may have brought more than there is room for.
+        // What a lane brought along when it joined counts for what was promised after that.
         let lanes = self.lanes.values().filter(|lane| lane.limits().group.as_deref() == Some(name));
-        let tries = lanes.filter(|lane| !lane.gone).flat_map(|lane| &lane.tries);
-        let tries = tries.filter(|t| t.rules.limits.group.as_deref() == Some(name));
+        let lanes = lanes.filter(|lane| !lane.gone && lane.grouped_after < known.id);
+        let tries = lanes.flat_map(|lane| &lane.tries);
         let seen = tries.filter(|t| t.sent_at.is_some() && t.left_at.is_none()).count();
         if group.limits.in_flight.is_some_and(|most| seen as u32 > most.get()) {
             broken.push(format!("group {name}: {seen} requests at once"));

@@ -109,6 +109,8 @@ pub(super) struct LaneBook {
     pub(super) gone: bool,
     /// The groups that its attempts were counted in.
     pub(super) memberships: Vec<Membership>,
+    /// What was promised up to here did not know the group that it is in now.
+    pub(super) grouped_after: AttemptId,
     /// Attempts that keep a worker (P5).
     pub(super) running: u32,
     /// Slowed, narrowed or told of limits.
@@ -150,6 +152,7 @@ impl LaneBook {
         let memberships = limits.group.iter().map(|group| Membership::since(group, 0)).collect();
         LaneBook {
             memberships,
+            grouped_after: AttemptId(0),
             rules: Arc::new(InForce { limits, since, changed_at: now }),
             tries: VecDeque::new(),
             cooldown_until: Time::ZERO,

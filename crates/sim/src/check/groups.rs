@@ -122,8 +122,7 @@ impl Book {
         // What a lane brought along when it joined counts for what was promised after that.
         let lanes = self.lanes.values().filter(|lane| lane.limits().group.as_deref() == Some(name));
         let lanes = lanes.filter(|lane| !lane.gone && lane.grouped_after < known.id);
-        let tries = lanes.flat_map(|lane| &lane.tries);
-        let seen = tries.filter(|t| t.sent_at.is_some() && t.left_at.is_none()).count();
+        let seen = lanes.flat_map(LaneBook::on_the_wire).count();
         if group.limits.in_flight.is_some_and(|most| seen as u32 > most.get()) {
             broken.push(format!("group {name}: {seen} requests at once"));
         }

@@ -232,9 +232,8 @@ impl LaneBook {
     }
 
     /// Requests that the service sees right now.
-    pub(super) fn on_the_wire(&self) -> u32 {
-        let seen = self.tries.iter().filter(|t| t.sent_at.is_some() && t.left_at.is_none());
-        seen.count() as u32
+    pub(super) fn on_the_wire(&self) -> impl Iterator<Item = &Try> {
+        self.tries.iter().filter(|t| t.sent_at.is_some() && t.left_at.is_none())
     }
 
     /// The process that made the attempts is gone: starts count as the store knows them, and an

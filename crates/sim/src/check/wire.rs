@@ -30,9 +30,11 @@ impl Book {
         }
         self.check_gap(&name, &known, at);
         self.check_windows(&name, &known, at);
-        let lane = &self.lanes[&name];
-        let (seen, most) = (lane.on_the_wire(), known.rules.limits.in_flight.get());
-        if seen > most {
+        // The limits may have changed since some were promised: the newest of them knew of all others.
+        let on_the_wire = || self.lanes[&name].on_the_wire();
+        let newest = on_the_wire().max_by_key(|t| t.id).unwrap_or(&known);
+        let (seen, most) = (on_the_wire().count(), newest.rules.limits.in_flight.get());
+        if seen > most as usize {
             self.violation("L1", at, format!("{name}: {seen} requests at once, {most} allowed"));
         }
         if let Some(group) = &known.rules.limits.group {

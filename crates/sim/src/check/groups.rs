@@ -50,11 +50,12 @@ impl Membership {
 
 impl Try {
     /// After a restart the groups count it that the store names. A promise that went with a power
-    /// cut is none of its: another may have its number.
+    /// cut is none of its: another may have its number. What left no trace in the store is counted by
+    /// none that did not count it before.
     pub(super) fn regrouped(&mut self, memberships: &[Membership]) {
         if self.unused {
             self.groups.iter_mut().for_each(|of| of.left_at = None);
-        } else {
+        } else if !self.released {
             self.groups = memberships.iter().filter_map(|of| of.counts(self.id)).collect();
         }
     }

@@ -59,6 +59,8 @@ pub(super) struct Try {
     pub(super) ended: bool,
     /// Whether the store knows that it ended.
     pub(super) end_durable: bool,
+    /// It left no trace in the store.
+    pub(super) released: bool,
     /// Its process died before the store knew of its end.
     pub(super) crashed: bool,
     pub(super) finished_at: Option<Time>,

@@ -50,7 +50,7 @@ impl Book {
         let lane = self.lane(&name);
         let restarted_at = lane.restarted_at;
         let Some(known) = lane.find_mut(attempt) else { return };
-        known.end_durable = true;
+        (known.end_durable, known.released) = (true, ended_at.is_none());
         let finished_at = known.finished_at.unwrap_or(restarted_at);
         let (call, crashed) = (known.call, std::mem::take(&mut known.crashed));
         if let Some(ended_at) = ended_at.filter(|at| *at != finished_at) {

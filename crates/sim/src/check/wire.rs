@@ -138,6 +138,7 @@ impl Book {
             answered: false,
             ended: false,
             end_durable: false,
+            released: false,
             crashed: false,
             finished_at: None,
             sent_at: None,

@@ -121,6 +121,8 @@ pub(super) struct LaneBook {
     pub(super) restarted_at: Time,
     /// Until then limits that came later may count from a start that was forgotten.
     unsure_until: Time,
+    /// Its process died while the lane was bent: gaps may run from here, whatever ended before.
+    blurred_at: Time,
     /// What throttling did to it (L7).
     pub(super) slowed: Slowed,
     /// Calls that failed since the upstream last answered: each counts once (L7).
@@ -169,6 +171,7 @@ impl LaneBook {
             bent: false,
             restarted_at: Time::ZERO,
             unsure_until: Time::ZERO,
+            blurred_at: Time::ZERO,
             slowed: Slowed::default(),
             row: BTreeSet::new(),
             announced: None,
@@ -180,8 +183,14 @@ impl LaneBook {
         &self.rules.limits
     }
 
-    /// Whether the plain model says when it opens.
+    /// Whether the plain model says when it opens at the latest.
     pub(super) fn plain(&self, now: Time) -> bool {
+        let gap = LaneBook::gap(self.limits(), Priority::Background);
+        self.even(now) && now >= self.blurred_at + gap
+    }
+
+    /// Whether the plain model says when it opens at the earliest.
+    pub(super) fn even(&self, now: Time) -> bool {
         !self.bent && now >= self.unsure_until
     }
 
@@ -265,6 +274,9 @@ impl LaneBook {
         let open = self.tries.iter().filter(|known| !known.ended);
         self.running = open.map(|known| known.workers).sum();
         self.restarted_at = now;
+        if self.bent {
+            self.blurred_at = now;
+        }
         self.slowed.forget_counts(now);
         self.row.clear();
     }

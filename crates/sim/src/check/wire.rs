@@ -185,7 +185,7 @@ impl Book {
         if lane.rung > 0 && lane.held() + lane.open_verdicts() > 0 {
             broken.push(("L7", format!("{name}: a second request beside the probe")));
         }
-        if limits.gap_from == GapFrom::Finish && lane.plain(now) {
+        if limits.gap_from == GapFrom::Finish && lane.even(now) {
             let last = lane.last_finish.into_iter().max().unwrap_or_default();
             let gap = LaneBook::gap(limits, known.rank);
             if last > lane.rules.changed_at && now < last + gap {

@@ -322,7 +322,9 @@ impl LaneBook {
             at = at.max(last + LaneBook::gap(self.limits(), priority));
         }
         for (window, &since) in self.limits().windows.iter().zip(&self.rules.since) {
-            let tries = self.tries.iter().filter(|t| !t.unused && t.counts_at >= since);
+            // What was over before the window was introduced, and left no trace, is not in it.
+            let over = |t: &Try| t.released && t.finished_at.is_some_and(|at| at < since);
+            let tries = self.tries.iter().filter(|t| !t.unused && t.counts_at >= since && !over(t));
             let spent = tries.map(|t| (t.counts_at, t.cost)).collect();
             at = at.max(window_opening(spent, window.rate, window.allowed(priority), cost));
         }

@@ -474,7 +474,9 @@ impl Book {
                     && *priority == job.priority
                     && (call.max_wait == Some(*max_wait)
                         || self.budget(id, place) == Some(*max_wait)
-                        || call.state == State::Staged);
+                        || call.state == State::Staged
+                        // The limits changed in the same turn, which one of the two saw first.
+                        || self.lanes[&call.lane].rules.changed_at == now);
                 (!honest).then(|| {
                     (
                         "W1",

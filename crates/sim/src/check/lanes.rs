@@ -322,13 +322,20 @@ impl LaneBook {
             at = at.max(last + LaneBook::gap(self.limits(), priority));
         }
         for (window, &since) in self.limits().windows.iter().zip(&self.rules.since) {
-            // What was over before the window was introduced, and left no trace, is not in it.
-            let over = |t: &Try| t.released && t.finished_at.is_some_and(|at| at < since);
+            let over = |t: &Try| self.left_no_trace(t) && t.finished_at.is_some_and(|at| at < since);
             let tries = self.tries.iter().filter(|t| !t.unused && t.counts_at >= since && !over(t));
             let spent = tries.map(|t| (t.counts_at, t.cost)).collect();
             at = at.max(window_opening(spent, window.rate, window.allowed(priority), cost));
         }
         at
+    }
+
+    /// Whether an attempt was made while the lane had nothing to count it for, and its process or the
+    /// store has not kept it.
+    fn left_no_trace(&self, t: &Try) -> bool {
+        let Limits { every, windows, group, .. } = &t.rules.limits;
+        let unlimited = every.is_none() && windows.is_empty() && group.is_none();
+        t.released || unlimited && t.finished_at.is_some_and(|at| at > self.restarted_at)
     }
 
     /// Calls at once, by configuration and ladder.

@@ -147,6 +147,13 @@ impl Restore {
 
     /// Every reservation is still charged, at the latest moment it could have arrived.
     fn reservation(&mut self, reservation: Reservation) {
+        // A job that nobody here can run has begun all the same, and cannot be replaced (D1).
+        if reservation.ended_at.is_none()
+            && let Some(call) = self.core.call_numbered(reservation.call)
+            && self.core.calls[call].state == State::Parked
+        {
+            self.core.calls[call].crashes += 1;
+        }
         let Some(&number) = self.lanes.get(&reservation.lane) else {
             let groups = self.strangers.get(&reservation.lane);
             if let Some(groups) = groups.filter(|_| !Mutant::StrangersUncounted.on()) {

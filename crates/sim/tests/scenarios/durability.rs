@@ -1,6 +1,6 @@
 //! Crashes, restarts and stops (B1 to B3).
 
-use paceline_core::{Limits, OnCrash, Span};
+use paceline_core::{Limits, OnCrash, OnDuplicate, Span};
 use paceline_sim::*;
 
 #[test]
@@ -293,4 +293,18 @@ fn b2_a_call_under_which_the_process_died_twenty_one_times_has_failed() {
     world.crash_for("1s");
     let trace = world.run_for("2s");
     assert_eq!(trace.matches("failed #1 a crash").count(), 1, "{trace}");
+}
+
+#[test]
+fn d1_a_job_that_waits_for_a_lane_that_is_gone_is_replaced_only_if_it_was_not_tried() {
+    let lanes = || World::new().lane("a", Limits::default()).lane("b", Limits::default());
+    for tried in ["a", "b"] {
+        let mut world = lanes().latency("60s");
+        world.submit(job(1).on(tried).then("a").key("k"));
+        world.run_for("1s");
+        world.restart_with(|setup| setup.lanes.retain(|(name, _)| &**name != "a"));
+        world.submit(job(2).on("b").key("k").due("1h").on_duplicate(OnDuplicate::Replace));
+        let trace = world.run_for("1s");
+        assert!(trace.contains("submit 2: refused, same as #1"), "{trace}");
+    }
 }

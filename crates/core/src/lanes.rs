@@ -145,6 +145,7 @@ impl Core {
         }
         self.lanes[lane].reconfigure(limits.clone(), now);
         self.allow_slack(lane);
+        self.stretch_budgets(lane);
         self.bound_lane(lane);
         if !remembered && self.lanes[lane].memory() > Span::ZERO {
             self.charge_pending(lane);
@@ -157,6 +158,23 @@ impl Core {
         let lane = &mut self.lanes[lane];
         for (at, attempt, _) in lane.pending.iter() {
             lane.ledger.reserve(attempt, at, self.attempts[&attempt].cost);
+        }
+    }
+
+    /// A default budget never undercuts its lane's gap: where that is longer now, calls that wait or
+    /// may come back wait longer. None waits less for a gap that is shorter (W1).
+    fn stretch_budgets(&mut self, lane: u32) {
+        let waiting = self.lanes[lane].queues.iter().map(|waiting| waiting.call);
+        let running = self.attempts.values().filter(|attempt| attempt.lane == lane);
+        let calls: Vec<u32> = waiting.chain(running.filter_map(|attempt| attempt.call)).collect();
+        for leader in calls {
+            let followers = self.followers.get(&leader).cloned().unwrap_or_default();
+            for call in followers.into_iter().chain([leader]) {
+                let budget = self.max_wait(call);
+                let max_wait = &mut self.calls[call].max_wait;
+                *max_wait = budget.max(*max_wait);
+            }
+            self.share_budgets(leader);
         }
     }
 

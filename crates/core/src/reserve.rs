@@ -126,7 +126,8 @@ impl Core {
             lane.finished(held.priority, attempt, now.time);
         }
         let known = self.attempts.get_mut(&attempt).expect("it holds its slot");
-        known.started_at = Some(at);
+        // Its job may have been raised since: its gap is that of its promise (P2).
+        (known.started_at, known.priority) = (Some(at), held.priority);
         if Mutant::TakenUpFree.on() {
             self.answered(attempt, now);
         }

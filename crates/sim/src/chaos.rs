@@ -210,7 +210,9 @@ fn in_peace(world: &mut World) {
         let words = format!("not everything ended after the faults stopped: {stuck:?} {why:?}");
         world.book.violation("B3", at, words);
     }
-    world.book.world_ends(at);
+    if world.book.violations.is_empty() {
+        world.book.world_ends(at);
+    }
     let unfinished = world.machine().map_or(0, |machine| machine.core().unfinished());
     if unfinished > 0 && world.book.violations.is_empty() {
         world.book.violation("J1", at, format!("{unfinished} jobs are left in memory"));

@@ -213,6 +213,7 @@ impl Book {
             }
         }
         self.now = now;
+        self.lanes.values_mut().for_each(LaneBook::has_started);
         self.started.clear();
         self.cancelled.clear();
         self.runs.asked.clear();

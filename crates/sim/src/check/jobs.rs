@@ -222,6 +222,20 @@ impl Book {
         job.named.then(|| default.max(gap))
     }
 
+    /// Where a lane's gap has grown, default budgets have grown with it.
+    pub(super) fn stretch_budgets(&mut self, lane: &str) {
+        let calls = self.jobs.iter().flat_map(|(&id, job)| {
+            let here = (0..).zip(&job.calls).filter(|(_, call)| *call.lane == *lane);
+            here.map(move |(place, _)| (id, place))
+        });
+        let calls: Vec<(JobId, usize)> = calls.collect();
+        for (id, place) in calls {
+            let budget = self.budget(id, place);
+            let call = &mut self.jobs.get_mut(&id).expect("listed above").calls[place];
+            call.max_wait = call.max_wait.zip(budget).map(|(old, new)| old.max(new));
+        }
+    }
+
     pub(super) fn terms_changed(&mut self, id: JobId, terms: &Terms) {
         let time = self.now.time;
         let Some(job) = self.jobs.get_mut(&id) else { return };

@@ -117,6 +117,8 @@ pub(super) struct LaneBook {
     pub(super) running: u32,
     /// Slowed, narrowed or told of limits.
     pub(super) bent: bool,
+    /// What it was before the last start, as long as that is not durable.
+    before_start: Option<(Arc<InForce>, Vec<Membership>, AttemptId)>,
     /// When the process last died: starts that bound nothing then may be forgotten.
     pub(super) restarted_at: Time,
     /// Until then limits that came later may count from a start that was forgotten.
@@ -169,6 +171,7 @@ impl LaneBook {
             gone: false,
             running: 0,
             bent: false,
+            before_start: None,
             restarted_at: Time::ZERO,
             unsure_until: Time::ZERO,
             blurred_at: Time::ZERO,
@@ -192,6 +195,19 @@ impl LaneBook {
     /// Whether the plain model says when it opens at the earliest.
     pub(super) fn even(&self, now: Time) -> bool {
         !self.bent && now >= self.unsure_until
+    }
+
+    /// Another start, perhaps after one that left no trace: the store knows nothing of what that
+    /// introduced.
+    fn start_over(&mut self) {
+        let before = (self.rules.clone(), self.memberships.clone(), self.grouped_after);
+        let before = self.before_start.get_or_insert(before);
+        (self.rules, self.memberships, self.grouped_after) = before.clone();
+    }
+
+    /// What the start changed is durable.
+    pub(super) fn has_started(&mut self) {
+        self.before_start = None;
     }
 
     pub(super) fn change(&mut self, limits: &Limits, now: Time) {
@@ -322,20 +338,21 @@ impl LaneBook {
             at = at.max(last + LaneBook::gap(self.limits(), priority));
         }
         for (window, &since) in self.limits().windows.iter().zip(&self.rules.since) {
-            let over = |t: &Try| self.left_no_trace(t) && t.finished_at.is_some_and(|at| at < since);
-            let tries = self.tries.iter().filter(|t| !t.unused && t.counts_at >= since && !over(t));
+            let tries = self.tries.iter().filter(|t| !t.unused && t.counts_at >= since);
+            let tries = tries.filter(|t| !self.was_over(t, since));
             let spent = tries.map(|t| (t.counts_at, t.cost)).collect();
             at = at.max(window_opening(spent, window.rate, window.allowed(priority), cost));
         }
         at
     }
 
-    /// Whether an attempt was made while the lane had nothing to count it for, and its process or the
-    /// store has not kept it.
-    fn left_no_trace(&self, t: &Try) -> bool {
+    /// Whether an attempt was over before a window came, and left no trace for it: its lane had
+    /// nothing to count it for. Its request may yet arrive.
+    pub(super) fn was_over(&self, t: &Try, since: Time) -> bool {
         let Limits { every, windows, group, .. } = &t.rules.limits;
         let unlimited = every.is_none() && windows.is_empty() && group.is_none();
-        t.released || unlimited && t.finished_at.is_some_and(|at| at > self.restarted_at)
+        t.finished_at
+            .is_some_and(|at| at < since && (t.released || unlimited && at > self.restarted_at))
     }
 
     /// Calls at once, by configuration and ladder.
@@ -419,6 +436,7 @@ impl Book {
         let lane =
             self.lanes.entry(name.clone()).or_insert_with(|| LaneBook::new(limits.clone(), now));
         lane.gone = false;
+        lane.start_over();
         lane.group_at_start(limits.group.as_ref(), newest);
         lane.change(limits, now);
     }
@@ -460,19 +478,18 @@ impl Book {
                 (lane.announced, lane.bent) = (None, false);
             }
             LaneAct::Change(limits) | LaneAct::Set(limits) => {
-                lane.regroup(limits.group.as_ref(), newest, now);
-                lane.change(limits, now);
+                let mut changed = vec![name.clone()];
                 if let Some(prefix) = name.strip_suffix('*') {
-                    let configured: Vec<_> =
-                        self.setup.lanes.iter().map(|(n, _)| n.clone()).collect();
-                    let made = self
-                        .lanes
-                        .iter_mut()
-                        .filter(|(n, _)| n.starts_with(prefix) && !configured.contains(n));
-                    for (_, lane) in made {
-                        lane.regroup(limits.group.as_ref(), newest, now);
-                        lane.change(limits, now);
-                    }
+                    let configured =
+                        |lane: &str| self.setup.lanes.iter().any(|(n, _)| **n == *lane);
+                    let made = self.lanes.keys().filter(|n| n.starts_with(prefix));
+                    changed.extend(made.filter(|n| !configured(n)).cloned());
+                }
+                for name in changed {
+                    let lane = self.lane(&name);
+                    lane.regroup(limits.group.as_ref(), newest, now);
+                    lane.change(limits, now);
+                    self.stretch_budgets(&name);
                 }
             }
         }

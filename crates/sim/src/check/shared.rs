@@ -18,8 +18,8 @@ enum Where {
     Unknown,
     Waiting,
     Running(AttemptId),
-    /// Not before then.
-    Backoff(Time),
+    /// Until a moment between these: each of them may lead, and waits by itself.
+    Backoff(Time, Time),
 }
 
 /// Calls that share their requests.
@@ -37,7 +37,7 @@ impl Same {
 
     fn waits(&self, now: Time) -> bool {
         matches!(self.at, Where::Waiting)
-            || matches!(self.at, Where::Backoff(until) if until <= now)
+            || matches!(self.at, Where::Backoff(_, latest) if latest <= now)
     }
 }
 
@@ -60,7 +60,7 @@ impl Book {
         let now = self.now.time;
         let same = self.same.entry((lane.clone(), key)).or_insert(Same::new(Where::Unknown));
         let before = std::mem::replace(&mut same.at, Where::Running(attempt));
-        if let Where::Backoff(until) = before
+        if let Where::Backoff(until, _) = before
             && until > now
         {
             let early = until.since(now);
@@ -104,12 +104,13 @@ impl Book {
                 Verdict::Failed { failure, retry_after, .. } if failure.retryable => {
                     call.failures += 1;
                     let wait = retry_after.unwrap_or_else(|| backoff(&retry, call.failures, roll));
-                    let until = match next {
-                        Where::Backoff(until) => until.min(now + wait),
-                        _ => now + wait,
-                    };
+                    let until = now + wait;
                     let spent = call.failures >= retry.attempts.get();
-                    next = if spent { next } else { Where::Backoff(until) };
+                    next = match next {
+                        _ if spent => next,
+                        Where::Backoff(from, to) => Where::Backoff(from.min(until), to.max(until)),
+                        _ => Where::Backoff(until, until),
+                    };
                     spent
                 }
                 _ => true,
@@ -134,7 +135,7 @@ impl Book {
         }
         if !known {
             self.same.remove(&key);
-        } else if matches!(same.at, Where::Backoff(_)) && !through {
+        } else if matches!(same.at, Where::Backoff(..)) && !through {
             same.at = Where::Unknown;
         }
     }
@@ -188,10 +189,8 @@ impl Book {
         {
             return Some(format!("{}: job {id} waits for the resume, by another", call.lane));
         }
-        // Its own word, or a default that the lane's limits had their say in.
         let budget = call.max_wait?.max(self.budget(id, place)?);
-        let sure = job.spec.max_wait.is_some() || lane.rules.changed_at < call.joined_at;
-        if !sure || !lane.plain(now) {
+        if !lane.plain(now) {
             return None;
         }
         let most_urgent = Priority::Interactive;

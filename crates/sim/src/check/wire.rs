@@ -89,7 +89,9 @@ impl Book {
     fn check_windows(&mut self, name: &Arc<str>, known: &Try, at: Time) {
         let rules = known.rules.clone();
         for (window, &since) in rules.limits.windows.iter().zip(&rules.since) {
-            let tries = self.lanes[name].tries.iter().filter(|t| known.could_know(t));
+            let lane = &self.lanes[name];
+            let tries = lane.tries.iter().filter(|t| known.could_know(t));
+            let tries = tries.filter(|t| !lane.was_over(t, since));
             let held = held(tries, window.rate.per, since, at);
             let max = u64::from(window.rate.max.get());
             if held > max {

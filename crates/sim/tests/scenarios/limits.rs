@@ -508,6 +508,24 @@ fn l2_a_gap_from_the_finish_holds_beside_a_call_that_was_answered_and_taken_up()
     assert_eq!(moments(&trace, "start #2"), ["6.300"], "{trace}");
 }
 
+#[test]
+fn p2_an_attempt_that_was_taken_up_ends_at_the_priority_of_its_promise() {
+    let limits = Limits { gap_from: GapFrom::Finish, ..every_by_share("20s") };
+    let mut world = World::new()
+        .settings(|settings| settings.age_after = Span::secs(5))
+        .kind("permit", OnCrash::TakeUp)
+        .lane("a", limits)
+        .latency("30s");
+    world.submit(job(1).on("a").kind("permit").key("k"));
+    world.run_for("10s");
+    world.submit(job(2).on("a").kind("permit").key("k").as_(Priority::Completion));
+    world.crash_for("100ms");
+    world.submit(job(3).on("a").as_(Priority::Completion).max_wait("1h"));
+    // Risen as far as can be: a tenth of the gap after the finish at 30 s of what was background work.
+    let trace = world.run_for("60s");
+    assert_eq!(moments(&trace, "start #2"), ["32.000"], "{trace}");
+}
+
 fn group_of(rate: &str) -> GroupLimits {
     GroupLimits { windows: windows(&[rate]).windows, ..GroupLimits::default() }
 }

@@ -52,6 +52,45 @@ fn w1_a_default_budget_never_undercuts_the_lanes_own_gap() {
 }
 
 #[test]
+fn w1_a_default_budget_grows_with_the_lanes_gap_and_does_not_shrink_with_it() {
+    let change = |gap: &str| LaneAct::Change(Box::new(every(gap)));
+    let mut world = World::new().lane("nyaa", every("1s"));
+    world.submit(job(1).on("nyaa").as_(Priority::Interactive));
+    world.submit(job(2).on("nyaa").as_(Priority::Background).cache_key("q"));
+    world.submit(job(3).on("nyaa").as_(Priority::Rss).cache_key("q"));
+    world.submit(job(4).on("nyaa").as_(Priority::Background));
+    world.run_for("500ms");
+    world.tell_lane("nyaa", change("90s"));
+    world.run_for("100s");
+    world.answer(5, throttled("80s"));
+    world.submit(job(5).on("nyaa").as_(Priority::Interactive));
+    world.tell_lane("nyaa", change("1s"));
+    world.run_for("2s");
+    // The fourth keeps the budget that it had.
+    world.submit(job(6).on("nyaa").as_(Priority::Background));
+    insta::assert_snapshot!(world.run_for("100s"), @"
+      0.000 start #1 nyaa interactive
+      1.000 done #1 nyaa
+      1.000 report #1 done, all
+     90.000 start #3 nyaa rss
+     91.000 done #3 nyaa
+     91.000 report #3 done, all
+     91.000 done #2 nyaa
+     91.000 report #2 done, all
+    100.500 start #5 nyaa interactive
+    100.500 closed nyaa until 180.500
+    102.500 skipped #6 nyaa max_wait, needs 1m18s, would wait 1m as background
+    102.500 report #6 skipped, inconclusive
+    180.500 start #5 nyaa interactive
+    181.500 done #5 nyaa
+    181.500 report #5 done, all
+    181.500 start #4 nyaa background
+    182.500 done #4 nyaa
+    182.500 report #4 done, all
+    ");
+}
+
+#[test]
 fn w1_start_within_counts_the_wait_behind_others_too() {
     let mut world = World::new().lane("nyaa", Limits::default()).latency("10s");
     world.submit(job(1).on("nyaa"));

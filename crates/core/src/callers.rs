@@ -89,6 +89,14 @@ impl Callers {
         self.set(all);
     }
 
+    /// A caller that replaces the work takes the place of one with the same deadline, and is one more
+    /// if it has a deadline of its own.
+    pub fn take_over(&mut self, deadline: Time) {
+        if self.deadlines().all(|(at, _)| at != deadline) {
+            self.join(deadline);
+        }
+    }
+
     /// The deadlines up to `now` have passed: says whether any caller is left.
     pub fn pass(&mut self, now: Time) -> bool {
         let left: Vec<Deadline> = self.all().into_iter().filter(|due| due.at > now).collect();

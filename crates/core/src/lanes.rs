@@ -164,6 +164,9 @@ impl Core {
     /// A default budget never undercuts its lane's gap: where that is longer now, calls that wait or
     /// may come back wait longer. None waits less for a gap that is shorter (W1).
     fn stretch_budgets(&mut self, lane: u32) {
+        if Mutant::BudgetsKept.on() {
+            return;
+        }
         let waiting = self.lanes[lane].queues.iter().map(|waiting| waiting.call);
         let running = self.attempts.values().filter(|attempt| attempt.lane == lane);
         let calls: Vec<u32> = waiting.chain(running.filter_map(|attempt| attempt.call)).collect();

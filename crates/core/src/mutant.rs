@@ -105,6 +105,8 @@ pub enum Mutant {
     CostlyWait,
     /// W1: a call that shares another's request has no budget.
     FollowersWait,
+    /// W1: default budgets stay as they are when their lane's gap grows.
+    BudgetsKept,
     /// W1: a budget that a caller named outlasts any pause.
     PauseIgnored,
     /// R1, C2: a shared attempt counts for the call that made it alone.

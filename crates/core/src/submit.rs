@@ -371,11 +371,14 @@ impl Core {
     }
 
     fn replace(&mut self, job: u32, submission: Submission, now: Now, plan: &mut Plan) {
+        let (due, deadline) = (submission.due.later(now), deadline(&submission, now));
         plan.writes.push(Write::Payload(self.jobs[job].id, submission.payload));
         let waited_to_be_due = self.jobs[job].due().is_some_and(|due| self.due.contains(due, job));
         self.leave_due(job);
-        let due = submission.due.later(now);
         self.jobs[job].set_due(due);
+        self.unwatch_deadline(job);
+        self.jobs[job].callers.take_over(deadline);
+        self.watch_deadline(job);
         // Beginning may end the job at once, so its terms are written first.
         self.write_terms(job, plan);
         if self.jobs[job].calls.iter().any(|&call| self.calls[call].state == State::Parked) {

@@ -217,7 +217,9 @@ fn in_peace(world: &mut World) {
     if unfinished > 0 && world.book.violations.is_empty() {
         world.book.violation("J1", at, format!("{unfinished} jobs are left in memory"));
     }
-    look_into_store(world, at);
+    if world.book.violations.is_empty() {
+        look_into_store(world, at);
+    }
 }
 
 /// Every job that was answered is in the store, with its one report (B1).

@@ -56,6 +56,7 @@ pub const MUTANTS: &[(Mutant, &str)] = &[
     (Mutant::CrashesForEver, "B2"),
     (Mutant::CostlyWait, "W1"),
     (Mutant::FollowersWait, "W1"),
+    (Mutant::BudgetsKept, "W1"),
     (Mutant::PauseIgnored, "W1"),
     (Mutant::SharedUncounted, "R1"),
     (Mutant::FailsWithLeader, "R1"),

@@ -73,7 +73,8 @@ impl Book {
             return;
         };
         let mut wrong = Vec::new();
-        if matches!(admission, Admission::Accepted(_) | Admission::Joined(_)) {
+        let replaces = matches!(admission, Admission::Replaced(_));
+        if !(replaces && job.callers.contains(&deadline)) {
             job.callers.push(deadline);
         }
         if matches!(admission, Admission::Accepted(_) | Admission::Replaced(_)) {

@@ -50,7 +50,7 @@ pub(super) struct CallBook {
     pub(super) through: bool,
     /// What others' attempts count for it is not known.
     pub(super) unsure: bool,
-    /// Where it was when it settled.
+    /// Where it was when it settled, or when its lane went.
     pub(super) was: State,
     pub(super) tries: u32,
     pub(super) outcome: Option<Outcome>,

@@ -470,13 +470,17 @@ impl Book {
         let job = &self.jobs[&id];
         let wrong: Option<(&'static str, String)> = match outcome {
             Outcome::Skipped(Skip::MaxWait { wait, max_wait, priority }) => {
+                let budget = self.budget(id, place);
+                // It may have joined before the limits changed in the same turn, and had its budget
+                // by the old ones.
+                let sooner = self.lanes[&call.lane].rules.changed_at == now
+                    && (call.joined_at == now || Some(*wait) > budget);
                 let honest = wait > max_wait
                     && *priority == job.priority
                     && (call.max_wait == Some(*max_wait)
-                        || self.budget(id, place) == Some(*max_wait)
+                        || budget == Some(*max_wait)
                         || call.state == State::Staged
-                        // The limits changed in the same turn, which one of the two saw first.
-                        || self.lanes[&call.lane].rules.changed_at == now);
+                        || sooner);
                 (!honest).then(|| {
                     (
                         "W1",

@@ -255,10 +255,16 @@ impl Book {
             }
             let shared = job.spec.cache_key.is_some();
             for call in job.calls.iter_mut().filter(|call| call.state != State::Settled) {
+                let parked = call.state == State::Parked;
                 if gone.contains(&call.lane) {
+                    call.was = if parked { call.was } else { call.state };
                     call.state = State::Parked;
-                } else if call.state == State::Parked {
-                    call.state = if shared { State::Shared } else { State::Waiting };
+                } else if parked {
+                    call.state = match call.was {
+                        State::Backoff(_) => call.was,
+                        _ if shared => State::Shared,
+                        _ => State::Waiting,
+                    };
                 }
             }
         }

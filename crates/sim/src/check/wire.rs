@@ -64,8 +64,9 @@ impl Book {
             return;
         }
         let before = |only: Option<Priority>| {
-            let tries = self.lanes[name].tries.iter().filter(|t| t.id != known.id);
-            let tries = tries.filter(|t| known.could_know(t));
+            let lane = &self.lanes[name];
+            let tries = lane.tries.iter().filter(|t| t.id != known.id && known.could_know(t));
+            let tries = tries.filter(|t| !lane.was_over(t, known.rules.changed_at));
             let tries = tries.filter(|t| only.is_none_or(|p| p == t.priority));
             let sent = tries.filter_map(|t| t.sent_at);
             sent.filter(|&sent| sent >= known.rules.changed_at).max()
@@ -251,6 +252,7 @@ fn kept(name: &str, lane: &LaneBook, known: &Try, now: Time) -> Option<String> {
     lane.limits().windows.iter().zip(&lane.rules.since).find_map(|(window, &since)| {
         let (allowed, max) = (window.allowed(known.priority), u64::from(window.rate.max.get()));
         let seen = lane.tries.iter().filter(|t| t.sent_at.is_some_and(|at| at >= since));
+        let seen = seen.filter(|t| !lane.was_over(t, since));
         let inside = seen.filter(|t| t.sent_at.is_some_and(|at| at + window.rate.per > now));
         let spent: u64 = inside.map(|t| u64::from(t.cost)).sum::<u64>() + u64::from(known.cost);
         let broken = allowed < max && spent > allowed;

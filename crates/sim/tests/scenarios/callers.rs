@@ -1,6 +1,6 @@
 //! Callers of one job, each with its own deadline (D1, W2), and jobs that nobody could run (J1).
 
-use paceline_core::{Limits, Outcome, Skip};
+use paceline_core::{Limits, OnDuplicate, Outcome, Skip};
 use paceline_sim::*;
 
 #[test]
@@ -80,6 +80,26 @@ fn d1_deadlines_of_callers_survive_a_restart() {
     30.000 skipped #1 nyaa deadline
     30.000 report #1 skipped, inconclusive
     ");
+}
+
+#[test]
+fn d1_a_caller_that_replaces_work_keeps_its_own_deadline() {
+    let replacing =
+        |label| job(label).on("nyaa").key("k").due("10s").on_duplicate(OnDuplicate::Replace);
+    let mut world = World::new().lane("nyaa", Limits::default());
+    world.submit(job(1).on("nyaa").key("k").due("1h").deadline("5s"));
+    world.submit(replacing(2));
+    // One more with the same deadline, none, takes its place: one withdrawal ends the job.
+    world.submit(replacing(3));
+    let trace = world.run_for("20s");
+    assert_eq!(moments(&trace, "partial #1"), ["5.000"], "{trace}");
+    assert_eq!(moments(&trace, "done #1"), ["11.000"], "{trace}");
+    world.submit(job(4).on("nyaa").key("k").due("10s"));
+    world.submit(replacing(5));
+    world.run_for("1s");
+    world.cancel(4);
+    let trace = world.run_for("1s");
+    assert_eq!(trace.matches("report #2 cancelled").count(), 1, "{trace}");
 }
 
 #[test]

@@ -86,9 +86,6 @@ pub(crate) struct Call {
     pub(crate) retry_at: Time,
     /// Its budget for a closed lane; `ANY_WAIT` for none.
     pub(crate) max_wait: Span,
-    /// The smallest budget among it and those that follow it, and the smallest that a caller named:
-    /// what its lane's indexes hold of it while it is queued (W1).
-    pub(crate) least: Least,
     pub(crate) attempts: u16,
     pub(crate) throttles: u16,
     pub(crate) crashes: u16,
@@ -140,7 +137,6 @@ impl Call {
             place: Place::default(),
             retry_at: Time::ZERO,
             max_wait: ANY_WAIT,
-            least: Least::default(),
             attempts: 0,
             throttles: 0,
             crashes: 0,

@@ -34,10 +34,35 @@ mod never_as_none {
 
 /// The callers of one job by their deadlines; at least one, until the last one leaves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Stored", into = "Stored")]
 pub struct Callers {
     latest: Deadline,
-    /// In order. Most jobs have one caller, so none of these.
-    earlier: Box<[Deadline]>,
+    /// Most jobs have one caller, so none of these, and there may be a million jobs.
+    earlier: Option<Box<Earlier>>,
+}
+
+/// In order, and never none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Earlier(Vec<Deadline>);
+
+/// The stored form.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    latest: Deadline,
+    earlier: Vec<Deadline>,
+}
+
+impl From<Stored> for Callers {
+    fn from(Stored { latest, earlier }: Stored) -> Callers {
+        let earlier = (!earlier.is_empty()).then(|| Box::new(Earlier(earlier)));
+        Callers { latest, earlier }
+    }
+}
+
+impl From<Callers> for Stored {
+    fn from(callers: Callers) -> Stored {
+        Stored { latest: callers.latest, earlier: callers.earlier().to_vec() }
+    }
 }
 
 impl Callers {
@@ -48,18 +73,18 @@ impl Callers {
 
     /// Several callers with the same deadline.
     pub fn alike(deadline: Time, callers: u32) -> Callers {
-        Callers { latest: Deadline { at: deadline, callers }, earlier: Box::default() }
+        Callers { latest: Deadline { at: deadline, callers }, earlier: None }
     }
 
     /// How many there are.
     pub fn count(&self) -> u32 {
-        let earlier = self.earlier.iter().map(|due| due.callers);
+        let earlier = self.earlier().iter().map(|due| due.callers);
         earlier.fold(self.latest.callers, u32::saturating_add)
     }
 
     /// The deadline that passes first; [`Time::NEVER`] if none does.
     pub fn first(&self) -> Time {
-        self.earlier.first().unwrap_or(&self.latest).at
+        self.earlier().first().unwrap_or(&self.latest).at
     }
 
     /// The deadline that ends the job, if nothing else does; [`Time::NEVER`] for none.
@@ -69,7 +94,7 @@ impl Callers {
 
     /// Deadlines and how many callers have each, in order; [`Time::NEVER`] for none.
     pub fn deadlines(&self) -> impl Iterator<Item = (Time, u32)> {
-        self.earlier.iter().chain([&self.latest]).map(|deadline| (deadline.at, deadline.callers))
+        self.earlier().iter().chain([&self.latest]).map(|deadline| (deadline.at, deadline.callers))
     }
 
     /// One caller more.
@@ -112,14 +137,18 @@ impl Callers {
         self.set(all)
     }
 
+    fn earlier(&self) -> &[Deadline] {
+        self.earlier.as_ref().map_or(&[], |earlier| &earlier.0)
+    }
+
     fn all(&self) -> Vec<Deadline> {
-        self.earlier.iter().copied().chain([self.latest]).collect()
+        self.earlier().iter().copied().chain([self.latest]).collect()
     }
 
     /// Of none at all the last is kept, for the report.
     fn set(&mut self, mut all: Vec<Deadline>) -> bool {
         let Some(latest) = all.pop() else { return false };
-        *self = Callers { latest, earlier: all.into() };
+        *self = Stored { latest, earlier: all }.into();
         true
     }
 }

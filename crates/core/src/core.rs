@@ -8,7 +8,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::arena::Arena;
-use crate::call::{Call, State};
+use crate::call::{Call, Least, State};
 use crate::callers::Callers;
 use crate::calls::Calls;
 use crate::due::{DueAt, DueJobs};
@@ -222,6 +222,11 @@ impl Attempt {
         self.send_by + self.slack
     }
 
+    /// When it started, if that is known and it has brought nothing yet.
+    pub(crate) fn on_the_wire(&self) -> Option<Time> {
+        self.started_at.filter(|_| self.used && !self.reported)
+    }
+
     /// Where it counts once it has started.
     pub(crate) fn counts_at(&self, started_at: Time) -> Time {
         started_at.min(self.send_by) + self.slack
@@ -272,6 +277,8 @@ pub struct Core {
     pub(crate) same_calls: Table,
     /// Calls that share the fate of another job's call.
     pub(crate) followers: BTreeMap<u32, Vec<u32>>,
+    /// What is held of a queued call's budgets, where those that follow it wait less than it does.
+    pub(crate) shared_budgets: BTreeMap<u32, Least>,
 
     /// Lanes and groups by the moment they next open or change rank.
     pub(crate) openings: Timetable,
@@ -342,6 +349,7 @@ impl Core {
             schedule_keys: Table::new(state()),
             same_calls: Table::new(state()),
             followers: BTreeMap::new(),
+            shared_budgets: BTreeMap::new(),
             openings: Timetable::default(),
             group_openings: Timetable::default(),
             moments: BTreeSet::new(),

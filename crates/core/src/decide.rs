@@ -15,7 +15,7 @@ use crate::outcome::{Failure, Outcome, Skip};
 use crate::plan::Plan;
 use crate::pool::{Door, Need};
 use crate::priority::Priority;
-use crate::queue::{Front, Place, Waiting};
+use crate::queue::{Place, Waiting};
 use crate::settings::AcrossLanes;
 use crate::time::{Now, Span, Time};
 use crate::timetable::Timetable;
@@ -26,20 +26,20 @@ use crate::waits::Impatient;
 struct Head {
     rank: Priority,
     priority: Priority,
-    waiting: Waiting,
-    /// The place of its queue's oldest call: with several tenants that may be another one.
+    /// Who goes, and the place of its queue's oldest call: with several tenants another one may.
+    call: u32,
+    cost: NonZeroU32,
     oldest: Place,
     /// When its queue ranks higher, or others take turns, if ever.
     rises_at: Time,
 }
 
-const NO_PLACE: Place = Place { joined_at: Time::NEVER, seq: u64::MAX };
-
 const NO_HEAD: Head = Head {
     rank: Priority::Background,
     priority: Priority::Background,
-    waiting: Waiting { place: NO_PLACE, call: 0, cost: NonZeroU32::MIN },
-    oldest: NO_PLACE,
+    call: 0,
+    cost: NonZeroU32::MIN,
+    oldest: Place { joined_at: Time::NEVER, seq: u64::MAX },
     rises_at: Time::NEVER,
 };
 
@@ -49,7 +49,7 @@ impl Head {
     }
 
     fn demand(&self) -> Demand {
-        Demand { priority: self.priority, rank: self.rank, cost: self.waiting.cost.get() }
+        Demand { priority: self.priority, rank: self.rank, cost: self.cost.get() }
     }
 }
 
@@ -152,17 +152,21 @@ impl Core {
         if Mutant::MaxWaitIgnored.on() {
             return;
         }
-        for priority in Priority::ALL {
+        let mut some = self.lanes[lane].budgets.some();
+        while some != 0 {
+            let priority = Priority::ALL[some.trailing_zeros() as usize];
+            some &= some - 1;
             while let Some(Impatient { call, wait }) = self.impatient(lane, priority, glance, now) {
                 self.skip_impatient(call, wait, now, plan);
             }
         }
-        let paused_for = now.time.since(self.lanes[lane].paused_at);
-        while self.lanes[lane].paused
-            && !Mutant::PauseIgnored.on()
-            && let Some((_, call)) = self.lanes[lane].budgets.named.impatient(paused_for + Span(1))
-        {
-            self.skip_paused(call, paused_for, now, plan);
+        if self.lanes[lane].paused && !Mutant::PauseIgnored.on() {
+            let paused_for = now.time.since(self.lanes[lane].paused_at);
+            let impatient =
+                |core: &Core| core.lanes[lane].budgets.impatient_named(paused_for + Span(1));
+            while let Some(call) = impatient(self) {
+                self.skip_paused(call, paused_for, now, plan);
+            }
         }
     }
 
@@ -174,7 +178,7 @@ impl Core {
         now: Now,
     ) -> Option<Impatient> {
         let lane = &self.lanes[lane];
-        lane.budgets.of(priority)?.impatient(|cost| {
+        lane.budgets.impatient(priority, |cost| {
             let demand = Demand { priority, rank: priority, cost };
             lane.opening_at(glance, demand).at.since(now.time)
         })
@@ -193,21 +197,21 @@ impl Core {
         }
     }
 
-    /// The heads of a lane's queues, by rank and age (P1, P2).
-    fn heads(&self, lane: &Lane, now: Now) -> ([Head; 4], usize) {
-        let (mut heads, mut count) = ([NO_HEAD; 4], 0);
+    /// The heads of a lane's queues, by rank and age (P1, P2): says how many there are.
+    fn heads(&self, lane: &Lane, now: Now, heads: &mut [Head; 4]) -> usize {
+        let mut count = 0;
         for priority in Priority::ALL {
-            let Some(front) = lane.queues.front(priority, self.settings.age_after) else {
-                continue;
-            };
-            let Front { head: mut waiting, mut oldest, .. } = front;
+            let Some(mut waiting) = lane.queues.head(priority) else { continue };
+            let turns = lane.queues.turns(priority, self.settings.age_after);
+            let (mut oldest, turns_at) = turns.unwrap_or((waiting.place, Time::NEVER));
             if Mutant::YoungestFirst.on() {
                 waiting = lane.queues.of(priority).tail().unwrap_or(waiting);
                 oldest = waiting.place;
             }
             let (rank, rises_at) = self.rank(priority, oldest.joined_at, now.time);
-            let rises_at = rises_at.min(front.rises_at);
-            let head = Head { rank, priority, waiting, oldest, rises_at };
+            let Waiting { call, cost, .. } = waiting;
+            let rises_at = rises_at.min(turns_at);
+            let head = Head { rank, priority, call, cost, oldest, rises_at };
             // Four at most: sorted as they come.
             let mut at = count;
             while at > 0 && head.goes_before(&heads[at - 1]) {
@@ -217,7 +221,7 @@ impl Core {
             heads[at] = head;
             count += 1;
         }
-        (heads, count)
+        count
     }
 
     /// The rank of a call that joined then, and when it rises next (P2).
@@ -267,12 +271,13 @@ impl Core {
         let full = lane.taken() >= lane.width();
         if lane.paused {
             // Callers that named their budgets do not wait for the resume (W1).
-            standing.wake_at = lane.budgets.named.least().map(|least| lane.paused_at + least);
+            standing.wake_at = lane.budgets.least_named().map(|least| lane.paused_at + least);
         }
         if lane.paused || full {
             return standing;
         }
-        let (heads, count) = self.heads(lane, now);
+        let mut heads = [NO_HEAD; 4];
+        let count = self.heads(lane, now, &mut heads);
         let heads = &heads[..count];
         let mut wake_at = Time::NEVER;
         // Whoever rises may pass those before it.
@@ -319,7 +324,7 @@ impl Core {
     /// The place of a lane's head among those that compete; none if its lane has its share of the
     /// pool (P5).
     fn key(&self, lane: &Lane, head: &Head) -> Option<Key> {
-        let need = self.need(lane, head.waiting.call);
+        let need = self.need(lane, head.call);
         if need == Need::Slot && lane.workers > self.pool.lane_cap() {
             return None;
         }
@@ -329,8 +334,8 @@ impl Core {
                 lane.last_start.into_iter().max().unwrap_or(Time::ZERO) - lane.slack
             }
         };
-        let call = head.waiting.call;
-        Some(Key { rank: head.rank, order: order.0, seq: head.oldest.seq, call, need })
+        let Head { rank, oldest, call, .. } = *head;
+        Some(Key { rank, order: order.0, seq: oldest.seq, call, need })
     }
 
     /// What a call needs to start besides its lane (P5).
@@ -417,12 +422,8 @@ impl Core {
     /// grow (P3, Q3).
     fn next_to_start(&mut self, now: Now) -> Option<u32> {
         while !self.halted {
-            let best = Need::ALL.into_iter().filter_map(|need| match self.pool.door(need) {
-                Some(Door::Any) => self.ready[need as usize].first(),
-                Some(Door::Interactive) => self.ready_interactive[need as usize].first(),
-                None => None,
-            });
-            if let Some(key) = best.min() {
+            let best = [Need::Nothing, Need::First, Need::Slot].map(|need| self.first_ready(need));
+            if let Some(key) = best.iter().flatten().min() {
                 return Some(key.call);
             }
             if !self.lacks_workers() || !self.pool.grow(now.time) {
@@ -430,6 +431,20 @@ impl Core {
             }
         }
         None
+    }
+
+    /// The best of those that need the same to start, if it may go.
+    fn first_ready(&self, need: Need) -> Option<&Key> {
+        let (any, interactive) =
+            (&self.ready[need as usize], &self.ready_interactive[need as usize]);
+        // Most of them are empty: then the pool is not asked.
+        if any.is_empty() && interactive.is_empty() {
+            return None;
+        }
+        match self.pool.door(need)? {
+            Door::Any => any.first(),
+            Door::Interactive => interactive.first(),
+        }
     }
 
     /// Whether a call on an open lane lacks a slot of the pool.

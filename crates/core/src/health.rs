@@ -38,16 +38,18 @@ const KNOWN_BY: u32 = 20;
 pub(crate) const RATE_SECONDS: u64 = 10;
 
 /// What a lane has learned the hard way.
+/// What each look at a lane needs comes first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub(crate) struct Health {
     pub(crate) cooldown_until: Time,
+    pub(crate) narrowed: Option<u32>,
     pub(crate) failures: u32,
     pub(crate) rung: u8,
+    pub(crate) slow: SlowRecord,
     /// Attempts up to this one were on the wire when the lane was last slowed or closed: what they
     /// bring is no news.
     pub(crate) judged: AttemptId,
-    pub(crate) slow: SlowRecord,
-    pub(crate) narrowed: Option<u32>,
     /// Successes since the last step back; not worth remembering through a restart.
     pub(crate) streak: u32,
 }
@@ -56,7 +58,8 @@ pub(crate) struct Health {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Recent {
     second: u64,
-    starts: [u32; RATE_SECONDS as usize],
+    /// Beyond what they can count the rate is high enough to be any.
+    starts: [u16; RATE_SECONDS as usize],
 }
 
 impl Recent {
@@ -65,25 +68,29 @@ impl Recent {
         let second = at.0 / 1_000_000;
         self.forget(second);
         if self.second < second + RATE_SECONDS {
-            self.starts[(second % RATE_SECONDS) as usize] += 1;
+            let starts = &mut self.starts[(second % RATE_SECONDS) as usize];
+            *starts = starts.saturating_add(1);
         }
     }
 
     /// Starts in the last ten seconds.
     pub(crate) fn starts(mut self, now: Time) -> u32 {
         self.forget(now.0 / 1_000_000);
-        self.starts.iter().sum()
+        self.starts.iter().map(|starts| u32::from(*starts)).sum()
     }
 
     fn forget(&mut self, second: u64) {
-        let gone = second.saturating_sub(self.second).min(RATE_SECONDS);
-        for step in 1..=gone {
-            self.starts[((self.second + step) % RATE_SECONDS) as usize] = 0;
+        if second <= self.second {
+            return;
         }
-        if gone == RATE_SECONDS {
+        if second - self.second >= RATE_SECONDS {
             self.starts = [0; RATE_SECONDS as usize];
+        } else {
+            for gone in self.second + 1..=second {
+                self.starts[(gone % RATE_SECONDS) as usize] = 0;
+            }
         }
-        self.second = self.second.max(second);
+        self.second = second;
     }
 }
 

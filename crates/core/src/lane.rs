@@ -125,22 +125,25 @@ pub(crate) struct Lane {
     pub(crate) queues: Queues,
     /// Waiting calls by their `max_wait` (W1).
     pub(crate) budgets: Budgets,
-
+    /// How long the history of its attempts binds any of its groups.
+    pub(crate) group_memory: Span,
     /// Of its limits: the longest window, the gap that spreading adds, and the slack.
     longest: Span,
     spread: Span,
     pub(crate) slack: Span,
-    pub(crate) health: Health,
     /// What the service said, and when (L8).
     pub(crate) announced: Option<Box<(Announced, Time)>>,
     pub(crate) last_start: [Time; 4],
-    pub(crate) pending: Pending,
     pub(crate) ledger: Ledger,
     /// How many entries the ledger may have before old ones are looked for.
     pub(crate) trim_at: usize,
     /// When each of its windows was introduced (L11).
     pub(crate) since: [Time; MOST_WINDOWS],
     pub(crate) standing: Standing,
+    pub(crate) pending: Pending,
+    pub(crate) health: Health,
+    /// How often it started lately (L7).
+    pub(crate) recent: Recent,
 
     pub(crate) id: LaneId,
     pub(crate) name: Arc<str>,
@@ -148,17 +151,13 @@ pub(crate) struct Lane {
     pub(crate) finished: [(Time, AttemptId); 4],
     /// Where it stands among the idle lanes, if it does (L10).
     pub(crate) idle_from: Time,
-    /// The groups that its attempts were charged to, the present one last, and how long the history
-    /// of any of them binds (L9).
+    /// The groups that its attempts were charged to, the present one last (L9).
     pub(crate) memberships: Vec<Membership>,
-    pub(crate) group_memory: Span,
     /// Since when it is stopped by hand.
     pub(crate) paused_at: Time,
     /// Calls that failed since its upstream last answered: each counts once (L7). Forgotten by a
     /// restart.
     pub(crate) failed: BTreeSet<CallId>,
-    /// How often it started lately (L7).
-    pub(crate) recent: Recent,
     /// The longest slack that its attempts had, and the shortest since its service last announced
     /// anything.
     pub(crate) most_slack: Span,

@@ -171,13 +171,14 @@ impl Core {
         let running = self.attempts.values().filter(|attempt| attempt.lane == lane);
         let calls: Vec<u32> = waiting.chain(running.filter_map(|attempt| attempt.call)).collect();
         for leader in calls {
+            let before = self.held_least(leader);
             let followers = self.followers.get(&leader).cloned().unwrap_or_default();
             for call in followers.into_iter().chain([leader]) {
                 let budget = self.max_wait(call);
                 let max_wait = &mut self.calls[call].max_wait;
                 *max_wait = budget.max(*max_wait);
             }
-            self.share_budgets(leader);
+            self.share_budgets(leader, before);
         }
     }
 

@@ -368,19 +368,9 @@ impl Queue {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queues {
     heads: [Option<Waiting>; 4],
-    /// Which queues keep turns.
-    in_turns: [bool; 4],
+    /// Which queues keep turns, one bit each.
+    in_turns: u8,
     by_priority: Box<[Queue; 4]>,
-}
-
-/// A queue among the others: it ranks as its oldest call (P1, P2, P4).
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Front {
-    /// Who goes next.
-    pub(crate) head: Waiting,
-    pub(crate) oldest: Place,
-    /// When tenants must be looked at again because calls have aged; never with one tenant.
-    pub(crate) rises_at: Time,
 }
 
 impl Queues {
@@ -390,7 +380,10 @@ impl Queues {
 
     /// Calls have aged: turns go to those that have risen most.
     pub(crate) fn age(&mut self, age_after: Span, now: Time) {
-        for (place, _) in self.in_turns.into_iter().enumerate().filter(|(_, turns)| *turns) {
+        if self.in_turns == 0 {
+            return;
+        }
+        for place in (0..4).filter(|place| self.in_turns & (1 << place) != 0) {
             if let Some(turns) = &mut self.by_priority[place].turns {
                 turns.age(place, age_after, now);
                 self.heads[place] = turns.head();
@@ -398,19 +391,15 @@ impl Queues {
         }
     }
 
-    pub(crate) fn front(&self, priority: Priority, age_after: Span) -> Option<Front> {
+    /// Where several tenants take turns: the place of the oldest call, as which the queue ranks (P1,
+    /// P2, P4), and when tenants must be looked at again because calls have aged.
+    pub(crate) fn turns(&self, priority: Priority, age_after: Span) -> Option<(Place, Time)> {
         let place = priority.index();
-        let head = self.heads[place]?;
-        let turns =
-            if self.in_turns[place] { self.by_priority[place].turns.as_ref() } else { None };
-        Some(match turns {
-            None => Front { head, oldest: head.place, rises_at: Time::NEVER },
-            Some(turns) => Front {
-                head,
-                oldest: turns.oldest().unwrap_or(head.place),
-                rises_at: turns.rises_at(place, age_after),
-            },
-        })
+        if self.in_turns & (1 << place) == 0 {
+            return None;
+        }
+        let turns = self.by_priority[place].turns.as_ref()?;
+        Some((turns.oldest()?, turns.rises_at(place, age_after)))
     }
 
     pub(crate) fn of(&self, priority: Priority) -> &Queue {
@@ -422,8 +411,9 @@ impl Queues {
         let place = priority.index();
         let head = self.by_priority[place].push(self.heads[place], tenant, waiting);
         self.heads[place] = Some(head);
-        self.in_turns[place] = self.by_priority[place].turns.is_some();
-        head == waiting || self.in_turns[place]
+        let turns = self.by_priority[place].turns.is_some();
+        self.in_turns = self.in_turns & !(1 << place) | u8::from(turns) << place;
+        head == waiting || turns
     }
 
     /// Takes a call out; its tenant keeps its turn.
@@ -524,10 +514,10 @@ mod tests {
         let tenant_of = |call| if call < 10 { 7 } else { 8 };
         let mut next = |now| {
             queue.age(age_after, Time(now));
-            let front = queue.front(Rss, age_after).expect("some wait");
-            let head = front.head;
+            let head = queue.head(Rss).expect("some wait");
+            let (oldest, turns_at) = queue.turns(Rss, age_after).expect("two tenants");
             queue.serve(Rss, tenant_of(head.call), head.place);
-            (head.call, front.oldest.seq, front.rises_at)
+            (head.call, oldest.seq, turns_at)
         };
         // By turns; then both calls of 7 have risen and go first, until those of 8 have too.
         assert_eq!(next(5), (1, 1, Time(6)));

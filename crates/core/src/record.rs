@@ -168,6 +168,7 @@ pub struct LaneRecord {
 
 /// How far throttling has slowed a lane down (L7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[repr(C)] // in memory each look at a lane needs the gap
 pub struct SlowRecord {
     /// The gap between calls; zero for a lane that is not slowed.
     pub gap: Span,

@@ -1,8 +1,6 @@
 //! Room: how many calls may wait, in all and on each lane (Q1), and how full that is (Q3).
 
-use std::sync::Arc;
-
-use crate::call::{State, Step};
+use crate::call::{Call, State, Step};
 use crate::core::Core;
 use crate::job::{Admission, Submission, SubmitError};
 use crate::lane::{Demand, Lane};
@@ -10,6 +8,7 @@ use crate::limits::Portion;
 use crate::mutant::Mutant;
 use crate::priority::Priority;
 use crate::settings::PoolSettings;
+use crate::submit::NO_LANE;
 use crate::time::{Now, Span, Time};
 
 /// A refused caller comes again after this at the earliest.
@@ -93,10 +92,8 @@ impl Fills {
     }
 
     fn change(&mut self, before: Fill, after: Fill) {
-        if before != after {
-            self.of(before).into_iter().for_each(|lanes| *lanes -= 1);
-            self.of(after).into_iter().for_each(|lanes| *lanes += 1);
-        }
+        self.of(before).into_iter().for_each(|lanes| *lanes -= 1);
+        self.of(after).into_iter().for_each(|lanes| *lanes += 1);
     }
 
     fn fullest(self) -> Fill {
@@ -131,22 +128,24 @@ impl Core {
         let before = self.calls[call].state.takes_room();
         self.calls[call].step(step);
         match (before, self.calls[call].state.takes_room()) {
-            (false, true) => self.count_room(call, |taken| taken + 1),
-            (true, false) => self.count_room(call, |taken| taken - 1),
+            (false, true) => self.count_room(call, 1, 0),
+            (true, false) => self.count_room(call, 0, 1),
             _ => {}
         }
     }
 
     /// Calls of kinds that keep no worker (permits, relayed requests) count for their lane alone.
-    fn count_room(&mut self, call: u32, change: fn(u32) -> u32) {
-        let (lane, job) = (self.calls[call].lane, self.calls[call].job);
+    fn count_room(&mut self, call: u32, more: u32, fewer: u32) {
+        let Call { lane, job, .. } = self.calls[call];
         let room = &mut self.lanes[lane].room;
         let before = room.fill();
-        room.taken = change(room.taken);
+        room.taken = room.taken + more - fewer;
         let after = room.fill();
-        self.fills.change(before, after);
-        if self.counts_in_all(self.jobs[job].kind) {
-            self.room.taken = change(self.room.taken);
+        if before != after {
+            self.fills.change(before, after);
+        }
+        if self.all_keep_workers || self.counts_in_all(self.jobs[job].kind) {
+            self.room.taken = self.room.taken + more - fewer;
         }
     }
 
@@ -184,13 +183,14 @@ impl Core {
         &mut self,
         submission: &Submission,
         kind: u32,
+        lanes: &[u32],
         now: Now,
     ) -> Result<Option<Admission>, SubmitError> {
         let spec = &submission.spec;
         let priority = submission.priority.unwrap_or_default();
-        let first = spec.stages.iter().take(1).flatten().zip(0u16..);
+        let first = lanes[..spec.stages[0].len()].iter().zip(0u16..);
         let applies = |index: u16| !spec.not_applicable.contains(&index);
-        let lanes = || first.clone().filter(|(_, index)| applies(*index)).map(|(lane, _)| lane);
+        let lanes = || first.clone().filter(|(_, index)| applies(*index)).map(|(&lane, _)| lane);
         let calls = u32::try_from(lanes().count()).unwrap_or(u32::MAX);
         let in_all = self.counts_in_all(kind);
         let room = self.room.allowed(priority);
@@ -198,11 +198,9 @@ impl Core {
             return Err(SubmitError::NeverRoom { calls, room });
         }
         // A lane that does not exist yet is empty.
-        let known = |name: &Arc<str>| self.lane_names.get(name).copied();
-        let full = lanes().filter_map(known).find(|&lane| {
-            let room = &self.lanes[lane].room;
-            !room.fits(1, priority)
-        });
+        let full = lanes()
+            .filter(|&lane| lane != NO_LANE)
+            .find(|&lane| !self.lanes[lane].room.fits(1, priority));
         if let Some(lane) = full {
             let retry_at = self.lane_room_at(lane, now).map(|at| now.wall_time(at));
             let lane = Some(self.lanes[lane].name.clone());

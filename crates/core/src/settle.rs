@@ -64,7 +64,7 @@ impl Core {
         let lane = &mut self.lanes[number];
         let before = (lane.health.clone(), lane.announced.clone());
         let limits = lane.limits.clone();
-        let starts = lane.recent.starts(now.time);
+        let recent = &lane.recent;
         let health = &mut lane.health;
         let dated = match &told.verdict {
             Verdict::Throttled { retry_after, .. } | Verdict::Failed { retry_after, .. } => {
@@ -78,6 +78,7 @@ impl Core {
         match &told.verdict {
             // A date that is no later than the gap would be helps no more than none (L6).
             Verdict::Throttled { .. } => {
+                let starts = recent.starts(now.time);
                 if dated.is_none_or(|after| after < health.throttled_gap(&limits, starts)) {
                     health.throttled(attempt, newest, &limits, starts, now.time);
                 }
@@ -98,7 +99,7 @@ impl Core {
             | Verdict::Failed { .. } => health.succeeded(&limits, now.time),
             Verdict::Lost { .. } | Verdict::Unused | Verdict::NotProcessed => {}
         }
-        if lane.health.failures == 0 {
+        if lane.health.failures == 0 && before.0.failures > 0 {
             lane.failed.clear();
         }
         if let Some(mut announced) = told.announced {
@@ -471,14 +472,15 @@ impl Core {
                 self.moments.remove(&(retry_at, Moment::Retry(number)));
             }
             State::Joined => {
-                self.count_on_the_wire(number, now);
+                self.count_on_the_wire(number, self.on_the_wire(number), now);
                 self.unfollow(number);
             }
             State::Parked => self.parked -= 1,
             State::Running => {
-                self.count_on_the_wire(number, now);
                 if let Some(known) = self.attempts.get_mut(&attempt) {
                     known.call = None;
+                    let started_at = known.on_the_wire();
+                    self.count_on_the_wire(number, started_at, now);
                 }
             }
             State::Staged | State::Asking | State::Due | State::Settled => {}
@@ -491,9 +493,9 @@ impl Core {
 
     /// A call that settles while its attempt, or the one that it shares, is on the wire: that was
     /// made, if its start is known (J1).
-    fn count_on_the_wire(&mut self, number: u32, now: Now) {
-        if let Some(started_at) = self.on_the_wire(number) {
-            self.calls[number].was_out(Some(started_at), now.time);
+    fn count_on_the_wire(&mut self, number: u32, started_at: Option<Time>, now: Now) {
+        if started_at.is_some() {
+            self.calls[number].was_out(started_at, now.time);
             self.calls[number].tried();
         }
     }
@@ -506,8 +508,7 @@ impl Core {
             State::Joined => self.calls.get(leader)?.attempt,
             _ => return None,
         };
-        let made = self.attempts.get(&attempt).filter(|known| !known.reported && known.used)?;
-        made.started_at
+        self.attempts.get(&attempt)?.on_the_wire()
     }
 
     /// A call that goes for reasons of its own job leaves its place to the first that shares it

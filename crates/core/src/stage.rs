@@ -174,8 +174,8 @@ impl Core {
         let ignored = Mutant::FollowersWait.on();
         self.calls[call].max_wait = if ignored { ANY_WAIT } else { self.max_wait(call) };
         self.followers.entry(leader).or_default().push(call);
-        let least = self.calls[leader].least.of(self.own_least(call));
-        self.set_least(leader, least);
+        let before = self.held_least(leader);
+        self.set_least(leader, before, before.of(self.own_least(call)));
         self.watch_start(call);
     }
 
@@ -193,12 +193,32 @@ impl Core {
         followers.fold(self.own_least(call), Least::of)
     }
 
-    /// Puts what is held of a queued call's budgets at its new place.
-    fn set_least(&mut self, call: u32, least: Least) {
-        let before = std::mem::replace(&mut self.calls[call].least, least);
-        if self.calls[call].state == State::Queued && before != least {
+    /// The smallest budget among a queued call and those that follow it, and the smallest that a
+    /// caller named: where its lane's indexes have it.
+    pub(crate) fn held_least(&self, call: u32) -> Least {
+        // Nearly always of none.
+        let shared =
+            if self.shared_budgets.is_empty() { None } else { self.shared_budgets.get(&call) };
+        shared.copied().unwrap_or_else(|| self.own_least(call))
+    }
+
+    /// Puts what is held of a queued call's budgets at its new place. Of others nothing is held.
+    fn set_least(&mut self, call: u32, before: Least, least: Least) {
+        if self.calls[call].state != State::Queued {
+            return;
+        }
+        self.remember_least(call, least);
+        if before != least {
             self.hold_budget(call, before, least);
             self.touch_lane(self.calls[call].lane);
+        }
+    }
+
+    fn remember_least(&mut self, call: u32, least: Least) {
+        if least == self.own_least(call) {
+            self.shared_budgets.remove(&call);
+        } else {
+            self.shared_budgets.insert(call, least);
         }
     }
 
@@ -226,17 +246,18 @@ impl Core {
         if others.is_empty() {
             self.followers.remove(&leader);
         }
-        let (own, least) = (self.own_least(call), self.calls[leader].least);
+        let (own, least) = (self.own_least(call), self.held_least(leader));
         if own.any == least.any || own.named == least.named {
-            self.share_budgets(leader);
+            self.share_budgets(leader, least);
         }
     }
 
-    /// The budgets of a call or of those that follow it have changed. What its lane holds of them must
-    /// be the smallest that one of them really has, or a search for those that give up never ends.
-    pub(crate) fn share_budgets(&mut self, leader: u32) {
+    /// The budgets of a call or of those that follow it have changed, of which `before` was held. What
+    /// its lane holds must be the smallest that one of them really has, or a search for those that
+    /// give up never ends.
+    pub(crate) fn share_budgets(&mut self, leader: u32, before: Least) {
         let least = self.shared_least(leader);
-        self.set_least(leader, least);
+        self.set_least(leader, before, least);
     }
 
     pub(crate) fn find_same(&self, lane: u32, key: &[u8]) -> Option<u32> {
@@ -364,7 +385,7 @@ impl Core {
                 false,
                 "call {leader} is held with a budget that none of its sharers has"
             );
-            self.share_budgets(leader);
+            self.share_budgets(leader, self.held_least(leader));
         }
         for (call, job) in sharers {
             // Settling one job may have finished another.
@@ -378,7 +399,7 @@ impl Core {
 
     /// Skips a waiting call whose lane or group opens later than it would wait, and its followers.
     pub(crate) fn skip_if_hopeless(&mut self, call: u32, now: Now, plan: &mut Plan) {
-        let least = self.calls[call].least.any;
+        let least = self.held_least(call).any;
         if least == ANY_WAIT || Mutant::MaxWaitIgnored.on() {
             return;
         }
@@ -440,8 +461,11 @@ impl Core {
         let lane_state = &mut self.lanes[lane];
         let waiting = Waiting { place, call, cost: job.cost };
         let first = lane_state.queues.push(job.priority, job.tenant, waiting);
-        let least = self.shared_least(call);
-        self.calls[call].least = least;
+        let mut least = self.own_least(call);
+        if self.followers.contains_key(&call) {
+            least = self.shared_least(call);
+            self.remember_least(call, least);
+        }
         if least != Least::default() {
             self.hold_budget(call, Least::default(), least);
         }
@@ -464,7 +488,8 @@ impl Core {
 
     /// The call no longer waits in a queue.
     pub(crate) fn unwait(&mut self, call: u32) {
-        let least = self.calls[call].least;
+        let least = self.held_least(call);
+        self.shared_budgets.remove(&call);
         if least != Least::default() {
             self.hold_budget(call, least, Least::default());
         }

@@ -1,8 +1,9 @@
 //! Submit and admit: what comes in, checked, counted and made a job (Q1, D1, D2, D3).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::call::{Call, State, Step};
+use crate::call::{Call, Least, State, Step};
 use crate::callers::Callers;
 use crate::calls::Calls;
 use crate::core::{Core, Job, Moment, Rare};
@@ -18,6 +19,9 @@ use crate::plan::{Event, Plan};
 use crate::priority::Priority;
 use crate::record::{JobRecord, Write};
 use crate::time::{LONGEST_SPAN, Now, Span, Time};
+
+/// Stands for a lane that does not exist yet.
+pub(crate) const NO_LANE: u32 = u32::MAX;
 
 /// How a job comes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,18 +51,19 @@ impl Core {
         plan: &mut Plan,
     ) -> Result<Admission, SubmitError> {
         let kind = self.check(&submission)?;
+        let lanes = self.check_lanes(&submission.spec, submission.priority.unwrap_or_default())?;
         if let Some(first) = self.same_work(&submission, now) {
             return Ok(self.duplicate(first, submission, now, plan));
         }
         let due = submission.due.later(now);
         let bound = entry == Entry::New && due.is_none() && !Mutant::NoBound.on();
-        if bound && let Some(refused) = self.refusal(&submission, kind, now)? {
+        if bound && let Some(refused) = self.refusal(&submission, kind, &lanes, now)? {
             return Ok(refused);
         }
         if let Some(at) = self.too_late(&submission, now) {
             return Ok(too_late(&submission, at, now));
         }
-        let lanes = self.lanes_of(&submission.spec, now.time, plan)?;
+        let lanes = self.make_lanes(&submission.spec, lanes, now.time, plan)?;
         let terms = Terms {
             priority: submission.priority,
             due,
@@ -114,9 +119,10 @@ impl Core {
     /// Refuses what can never be accepted as it is; says which kind it is.
     fn check(&self, submission: &Submission) -> Result<u32, SubmitError> {
         let spec = &submission.spec;
-        check_name("kind", &spec.kind)?;
-        let kind = self.kind_named(&spec.kind);
-        let kind = kind.ok_or_else(|| SubmitError::UnknownKind(spec.kind.clone()))?;
+        let Some(kind) = self.kind_named(&spec.kind) else {
+            check_name("kind", &spec.kind)?;
+            return Err(SubmitError::UnknownKind(spec.kind.clone()));
+        };
         if let Some(tenant) = &spec.tenant {
             check_name("tenant", tenant)?;
         }
@@ -155,27 +161,32 @@ impl Core {
                 return Err(SubmitError::TooLong(what));
             }
         }
-        self.check_lanes(spec, submission.priority.unwrap_or_default())?;
         Ok(kind)
     }
 
-    fn check_lanes(&self, spec: &JobSpec, priority: Priority) -> Result<(), SubmitError> {
+    /// The lanes of every call; `NO_LANE` where a template is yet to make one.
+    fn check_lanes(&self, spec: &JobSpec, priority: Priority) -> Result<Vec<u32>, SubmitError> {
+        let mut lanes = Vec::with_capacity(spec.stages.iter().map(Vec::len).sum());
         for stage in &spec.stages {
             for (place, name) in stage.iter().enumerate() {
                 // A handful of lanes is compared faster than sorted; the number is bounded.
                 if stage[..place].contains(name) {
                     return Err(SubmitError::LaneTwice(name.clone()));
                 }
-                let known = self.lane_names.get(name).map(|&lane| self.lanes[lane].limits.clone());
-                if known.is_none() {
+                let known = self.lane_names.get(name).copied();
+                let cost = spec.cost.get();
+                if let Some(lane) = known {
+                    self.check_cost(name, &self.lanes[lane].limits, priority, cost)?;
+                } else {
                     check_name("lane", name)?;
+                    let limits = self.template_for(name);
+                    let limits = limits.ok_or_else(|| SubmitError::UnknownLane(name.clone()))?;
+                    self.check_cost(name, &limits, priority, cost)?;
                 }
-                let limits = known.or_else(|| self.template_for(name));
-                let limits = limits.ok_or_else(|| SubmitError::UnknownLane(name.clone()))?;
-                self.check_cost(name, &limits, priority, spec.cost.get())?;
+                lanes.push(known.unwrap_or(NO_LANE));
             }
         }
-        Ok(())
+        Ok(lanes)
     }
 
     /// Refuses a cost that no window of the lane or its group could ever admit (L3).
@@ -206,22 +217,27 @@ impl Core {
         self.kind_names.get(name).copied()
     }
 
-    /// The lanes of every call, made where a template covers them; all or none.
-    fn lanes_of(
+    /// Holds the lanes of every call, made where a template covers them; all or none.
+    fn make_lanes(
         &mut self,
         spec: &JobSpec,
+        mut lanes: Vec<u32>,
         now: Time,
         plan: &mut Plan,
     ) -> Result<Vec<u32>, SubmitError> {
-        let mut lanes = Vec::with_capacity(spec.stages.iter().map(Vec::len).sum());
-        for name in spec.stages.iter().flatten() {
+        let held = |lane: &&mut u32| **lane != NO_LANE;
+        lanes.iter_mut().filter(held).for_each(|lane| self.lanes[*lane].users += 1);
+        for (place, name) in spec.stages.iter().flatten().enumerate() {
+            if lanes[place] != NO_LANE {
+                continue;
+            }
             match self.lane_for(name, now, plan) {
                 Ok(lane) => {
                     self.lanes[lane].users += 1;
-                    lanes.push(lane);
+                    lanes[place] = lane;
                 }
                 Err(error) => {
-                    for lane in lanes {
+                    for lane in lanes.into_iter().filter(|lane| *lane != NO_LANE) {
                         self.release_lane(lane, now);
                     }
                     return Err(error);
@@ -430,15 +446,24 @@ impl Core {
             }
         }
         (self.jobs[job].priority, self.jobs[job].named) = (priority, true);
-        for call in calls {
+        // What is held for the calls of other jobs that they follow.
+        let mut shared: BTreeMap<u32, Least> = BTreeMap::new();
+        for &call in &calls {
+            let Call { state, leader, .. } = self.calls[call];
+            if state == State::Joined && !calls.contains(&leader) {
+                shared.entry(leader).or_insert_with(|| self.held_least(leader));
+            }
             // Default budgets go by priority (W1), and nobody waits less because others joined: nor
             // one that is out and may come back.
             self.calls[call].max_wait = self.calls[call].max_wait.max(self.max_wait(call));
+        }
+        for call in calls {
             if queued(self, call) {
                 self.line_up(call);
-            } else if self.calls[call].state == State::Joined {
-                self.share_budgets(self.calls[call].leader);
             }
+        }
+        for (leader, before) in shared {
+            self.share_budgets(leader, before);
         }
     }
 }

@@ -15,7 +15,7 @@ pub(crate) struct Waits {
 
 impl Default for Waits {
     fn default() -> Waits {
-        Waits { calls: BTreeSet::new(), least: Span(u64::MAX) }
+        Waits { calls: BTreeSet::new(), least: ANY_WAIT }
     }
 }
 
@@ -28,18 +28,13 @@ impl Waits {
     pub(crate) fn remove(&mut self, max_wait: Span, call: u32) {
         self.calls.remove(&(max_wait, call));
         if max_wait == self.least {
-            self.least = self.calls.first().map_or(Span(u64::MAX), |(least, _)| *least);
+            self.least = self.calls.first().map_or(ANY_WAIT, |(least, _)| *least);
         }
     }
 
     /// A call that would not wait for so long.
     pub(crate) fn impatient(&self, wait: Span) -> Option<(Span, u32)> {
         if self.least < wait { self.calls.first().copied() } else { None }
-    }
-
-    /// The smallest, if there is one.
-    pub(crate) fn least(&self) -> Option<Span> {
-        self.calls.first().map(|(least, _)| *least)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Span, u32)> {
@@ -81,8 +76,12 @@ impl WaitsByCost {
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.one.calls.is_empty() && self.more.is_empty()
+    /// The smallest of all; `ANY_WAIT` if there is none.
+    fn least(&self) -> Span {
+        if self.more.is_empty() {
+            return self.one.least;
+        }
+        self.more.values().map(|waits| waits.least).fold(self.one.least, Span::min)
     }
 
     /// The least patient call that would not wait as long as its cost has to.
@@ -103,47 +102,99 @@ impl WaitsByCost {
 }
 
 /// A lane's budgets by priority. The smallest are at hand without looking into the trees.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Budgets {
-    waits: Box<[WaitsByCost; 4]>,
-    /// Those that a caller named: a pause counts against them (W1).
-    pub(crate) named: Waits,
-    /// Which priorities have any, one bit each.
+    least: [Span; 4],
+    /// The smallest that a caller named.
+    least_named: Span,
+    /// Which priorities have any, and which have calls that cost more than 1, one bit each.
     some: u8,
+    costly: u8,
+    held: Box<Held>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Held {
+    by_priority: [WaitsByCost; 4],
+    /// Those that a caller named: a pause counts against them (W1).
+    named: Waits,
+}
+
+impl Default for Budgets {
+    fn default() -> Budgets {
+        Budgets {
+            least: [ANY_WAIT; 4],
+            least_named: ANY_WAIT,
+            some: 0,
+            costly: 0,
+            held: Box::default(),
+        }
+    }
 }
 
 impl Budgets {
     pub(crate) fn insert(&mut self, priority: Priority, cost: u32, least: Least, call: u32) {
         if least.any != ANY_WAIT {
-            self.waits[priority.index()].insert(cost, least.any, call);
-            self.some |= 1 << priority.index();
+            self.held.by_priority[priority.index()].insert(cost, least.any, call);
+            self.look_at(priority);
         }
         if least.named != ANY_WAIT {
-            self.named.insert(least.named, call);
+            self.held.named.insert(least.named, call);
+            self.least_named = self.held.named.least;
         }
     }
 
     pub(crate) fn remove(&mut self, priority: Priority, cost: u32, least: Least, call: u32) {
         if least.any != ANY_WAIT {
-            let waits = &mut self.waits[priority.index()];
-            waits.remove(cost, least.any, call);
-            if waits.is_empty() {
-                self.some &= !(1 << priority.index());
-            }
+            self.held.by_priority[priority.index()].remove(cost, least.any, call);
+            self.look_at(priority);
         }
         if least.named != ANY_WAIT {
-            self.named.remove(least.named, call);
+            self.held.named.remove(least.named, call);
+            self.least_named = self.held.named.least;
         }
     }
 
-    /// The budgets of this priority, if it has any.
-    pub(crate) fn of(&self, priority: Priority) -> Option<&WaitsByCost> {
-        (self.some & (1 << priority.index()) != 0).then(|| &self.waits[priority.index()])
+    fn look_at(&mut self, priority: Priority) {
+        let (place, waits) = (priority.index(), &self.held.by_priority[priority.index()]);
+        let (least, bit) = (waits.least(), 1 << place);
+        self.least[place] = least;
+        self.some = if least == ANY_WAIT { self.some & !bit } else { self.some | bit };
+        self.costly = if waits.more.is_empty() { self.costly & !bit } else { self.costly | bit };
+    }
+
+    /// Which priorities have any, one bit each.
+    pub(crate) fn some(&self) -> u8 {
+        self.some
+    }
+
+    /// The least patient call of this priority that would not wait as long as its cost has to.
+    pub(crate) fn impatient(
+        &self,
+        priority: Priority,
+        wait_of: impl Fn(u32) -> Span,
+    ) -> Option<Impatient> {
+        let (place, bit) = (priority.index(), 1 << priority.index());
+        let none = self.some & bit == 0;
+        if none || self.costly & bit == 0 && self.least[place] >= wait_of(1) {
+            return None;
+        }
+        self.held.by_priority[place].impatient(wait_of)
+    }
+
+    /// The smallest that a caller named, if there is one.
+    pub(crate) fn least_named(&self) -> Option<Span> {
+        (self.least_named != ANY_WAIT).then_some(self.least_named)
+    }
+
+    /// A call whose caller named less than this.
+    pub(crate) fn impatient_named(&self, wait: Span) -> Option<u32> {
+        self.held.named.impatient(wait).map(|(_, call)| call)
     }
 
     /// All, with the cost of their calls.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, Span, u32)> {
-        self.waits.iter().flat_map(WaitsByCost::iter)
+        self.held.by_priority.iter().flat_map(WaitsByCost::iter)
     }
 }
 
@@ -181,6 +232,6 @@ mod tests {
         assert_eq!(impatient(&waits, 2, 9), None);
         waits.remove(5, Span(9), 3);
         waits.remove(1, Span(2), 1);
-        assert!(waits.is_empty());
+        assert_eq!(waits.least(), ANY_WAIT);
     }
 }

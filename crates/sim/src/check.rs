@@ -217,7 +217,10 @@ impl Book {
         self.started.clear();
         self.cancelled.clear();
         self.runs.asked.clear();
-        self.count_candidates();
+        // Only submissions ask for room.
+        if heard.iter().any(|heard| matches!(heard, Heard::Submit(_))) {
+            self.count_candidates();
+        }
         self.come_due();
         for heard in heard {
             if !matches!(heard, Heard::Lane(lane, act) if ignored(lane, act, writes)) {

@@ -5,6 +5,10 @@ use std::process::ExitCode;
 use paceline_core::Mutant;
 use paceline_sim::{MUTANTS, Summary, hunt, notices, run};
 
+/// Worlds are made of small pieces that come and go.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const USAGE: &str = "usage: paceline-sim [--seeds N] [--from N] | --seed N [--trace] | --mutants | \
 --mutant NAME [--seeds N] [--from N]";
 /// A broken rule must be noticed within so many worlds.

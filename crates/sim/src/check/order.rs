@@ -77,24 +77,39 @@ impl Turns {
 
 impl Book {
     fn waiting(&self) -> BTreeMap<Arc<str>, Vec<Waiting>> {
-        let age_after = self.setup.settings.age_after.0;
         let mut lanes: BTreeMap<Arc<str>, Vec<Waiting>> = BTreeMap::new();
-        for (&job, book) in self.jobs.iter().filter(|(_, job)| !job.parked) {
-            for (index, call) in book.calls.iter().enumerate() {
-                if call.state == State::Waiting {
-                    let steps = self.now.time.since(call.joined_at).0 / age_after;
-                    lanes.entry(call.lane.clone()).or_default().push(Waiting {
-                        id: CallId { job, index: index as u16 },
-                        rank: book.priority.risen(steps),
-                        joined_at: call.joined_at,
-                        priority: book.priority,
-                        cost: book.spec.cost.get(),
-                        tenant: book.spec.tenant.clone(),
-                    });
-                }
+        for (lane, waiting) in self.all_waiting() {
+            match lanes.get_mut(lane) {
+                Some(calls) => calls.push(waiting),
+                None => drop(lanes.insert(lane.clone(), vec![waiting])),
             }
         }
         lanes
+    }
+
+    fn waiting_on(&self, name: &Arc<str>) -> Vec<Waiting> {
+        let here = self.all_waiting().filter(|(lane, _)| *lane == name);
+        here.map(|(_, waiting)| waiting).collect()
+    }
+
+    fn all_waiting(&self) -> impl Iterator<Item = (&Arc<str>, Waiting)> {
+        let age_after = self.setup.settings.age_after.0;
+        let jobs = self.jobs.iter().filter(|(_, job)| !job.parked);
+        jobs.flat_map(move |(&job, book)| {
+            let calls = (0..).zip(&book.calls).filter(|(_, call)| call.state == State::Waiting);
+            calls.map(move |(index, call)| {
+                let steps = self.now.time.since(call.joined_at).0 / age_after;
+                let waiting = Waiting {
+                    id: CallId { job, index },
+                    rank: book.priority.risen(steps),
+                    joined_at: call.joined_at,
+                    priority: book.priority,
+                    cost: book.spec.cost.get(),
+                    tenant: book.spec.tenant.clone(),
+                };
+                (&call.lane, waiting)
+            })
+        })
     }
 
     /// Whether the plain model says when this lane's calls go: cost 1, not bent. A head that waits
@@ -123,7 +138,7 @@ impl Book {
 
     /// P1: in a lane nobody better who could go is passed over; a queue ranks as its oldest call.
     pub(super) fn check_turn_order(&mut self, name: &Arc<str>, reservation: &Reservation) {
-        let waiting = self.waiting().remove(name).unwrap_or_default();
+        let waiting = self.waiting_on(name);
         let own = waiting.iter().find(|call| call.id == reservation.call);
         let oldest = |priority| {
             let queue = waiting.iter().filter(move |call| call.priority == priority);
@@ -383,7 +398,7 @@ impl Book {
                     broken.push(("R1", format!("a call of job {id} is through and goes on")));
                 }
                 let waits = call.state == State::Waiting;
-                let until = self.pause_ends_patience(*id, index).filter(|_| waits);
+                let until = waits.then(|| self.pause_ends_patience(*id, index)).flatten();
                 if until.is_some_and(|until| until <= now) && !job.parked {
                     broken.push(("W1", format!("job {id} waits for a lane to be resumed")));
                 }

@@ -458,7 +458,9 @@ impl Book {
 
     pub(super) fn lane_act(&mut self, name: &Arc<str>, act: &LaneAct) {
         let (now, newest) = (self.now.time, self.newest);
-        if self.lanes.get(name).is_none_or(|lane| lane.gone) {
+        // One that a template made in this turn is known from its acts first.
+        let made = !matches!(act, LaneAct::Change(_) | LaneAct::Set(_));
+        if self.lanes.get(name).map_or(!made, |lane| lane.gone) {
             return;
         }
         let lane = self.lane(name);

@@ -254,6 +254,18 @@ mod tests {
     }
 
     #[test]
+    fn l3_what_is_trimmed_is_named_by_the_first_attempt_that_is_still_needed() {
+        let mut ledger = charged(&[1, 2, 3]);
+        let none = AttemptId(u64::MAX);
+        assert_eq!(ledger.trim(PER, Time(10_999_999), none), None);
+        assert_eq!(ledger.trim(PER, Time(12_000_000), none), Some(AttemptId(2)));
+        assert_eq!((ledger.len(), ledger.oldest()), (1, Some(AttemptId(2))));
+        assert_eq!(ledger.trim(PER, Time(60_000_000), AttemptId(2)), None, "it is to be kept");
+        assert_eq!(ledger.trim(PER, Time(60_000_000), none), Some(AttemptId(3)));
+        assert!(ledger.is_empty() && ledger.oldest().is_none());
+    }
+
+    #[test]
     fn l11_a_new_window_binds_from_its_introduction_on() {
         let ledger = charged(&[1, 2, 3]);
         assert_eq!(ledger.opening(PER, 1, Time(4_000_000), 1), Time::ZERO);

@@ -390,6 +390,20 @@ mod tests {
     }
 
     #[test]
+    fn w3_a_lane_tells_what_waits_on_it_and_what_is_on_the_wire() {
+        let mut core = wide_lane();
+        let begin = Time(1_000_000_000);
+        let attempts = promise(&mut core, 102, begin);
+        let of = |core: &Core| {
+            let lane = &core.lane_statuses(at(begin))[0];
+            (lane.waiting, lane.in_flight)
+        };
+        assert_eq!(of(&core), (2, 100));
+        end(&mut core, attempts[0], begin);
+        assert_eq!(of(&core), (2, 99), "its window is full");
+    }
+
+    #[test]
     fn l4_history_is_not_forgotten_while_an_attempt_with_a_lower_number_still_counts() {
         let mut core = wide_lane();
         let begin = Time(1_000_000_000);

@@ -308,3 +308,17 @@ fn d1_a_job_that_waits_for_a_lane_that_is_gone_is_replaced_only_if_it_was_not_tr
         assert!(trace.contains("submit 2: refused, same as #1"), "{trace}");
     }
 }
+
+#[test]
+fn b1_a_job_that_waits_for_a_lane_that_is_gone_still_names_it() {
+    let mut world = World::new().lane("a", every("60s")).lane("b", Limits::default());
+    world.submit(job(1).on("a"));
+    world.submit(job(2).on("a"));
+    world.run_for("2s");
+    world.restart_with(|setup| setup.lanes.retain(|(name, _)| &**name != "a"));
+    world.run_for("1s");
+    assert_eq!(world.why(2), ["a: workers until -, 0 ahead"]);
+    world.cancel(2);
+    let trace = world.run_for("1s");
+    assert_eq!(trace.matches("cancelled #2 a").count(), 1, "{trace}");
+}

@@ -705,3 +705,17 @@ fn l7_l8_a_new_gap_runs_from_starts_that_left_no_trace_in_the_store() {
         assert_eq!(moments(&trace, "start")[2], "11.000", "{trace}");
     }
 }
+
+#[test]
+fn w3_a_share_that_is_kept_is_named_as_such_and_a_window_that_is_spent_as_a_window() {
+    let mut window = windows(&["2/10s"]);
+    window.windows[0].keep[Priority::Interactive.index()] = Portion::thousandths(500);
+    for (first, reason) in [(job(1), "keep"), (job(1).as_(Priority::Interactive).cost(2), "window")]
+    {
+        let mut world = World::new().lane("nyaa", window.clone());
+        world.submit(first.on("nyaa"));
+        world.submit(job(2).on("nyaa"));
+        world.run_for("2s");
+        assert_eq!(world.why(2), [format!("nyaa: {reason} until 10.000, 0 ahead")]);
+    }
+}

@@ -91,6 +91,16 @@ fn w1_a_default_budget_grows_with_the_lanes_gap_and_does_not_shrink_with_it() {
 }
 
 #[test]
+fn w1_start_within_holds_no_longer_once_a_shared_request_is_made() {
+    let mut world = World::new().lane("nyaa", Limits::default()).latency("10s");
+    world.submit(job(1).on("nyaa").cache_key("q"));
+    world.run_for("1s");
+    world.submit(job(2).on("nyaa").cache_key("q").start_within("5s"));
+    let trace = world.run_for("15s");
+    assert_eq!(moments(&trace, "done #2"), ["10.000"], "{trace}");
+}
+
+#[test]
 fn w1_start_within_counts_the_wait_behind_others_too() {
     let mut world = World::new().lane("nyaa", Limits::default()).latency("10s");
     world.submit(job(1).on("nyaa"));

@@ -304,8 +304,10 @@ impl Core {
                 }
             }
         }
+        // A first one that needs no worker goes itself: none is kept for the one behind it.
+        let goes = standing.any.is_some_and(|key| key.need == Need::Nothing);
         let mut interactive = heads.iter().filter(|head| head.priority == Priority::Interactive);
-        if let Some(head) = interactive.next().filter(|_| !blocked) {
+        if let Some(head) = interactive.next().filter(|_| !blocked && !goes) {
             let opening = lane.opening_at(glance, head.demand());
             if opening.at <= now.time {
                 standing.interactive = self.key(lane, head);
@@ -422,7 +424,7 @@ impl Core {
     /// grow (P3, Q3).
     fn next_to_start(&mut self, now: Now) -> Option<u32> {
         while !self.halted {
-            let best = [Need::Nothing, Need::First, Need::Slot].map(|need| self.first_ready(need));
+            let best = Need::ALL.map(|need| self.first_ready(need));
             if let Some(key) = best.iter().flatten().min() {
                 return Some(key.call);
             }

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use paceline::turn::LaneAct;
-use paceline_core::{GroupLimits, Limits, OnCrash, Priority, Span};
+use paceline_core::{AcrossLanes, GroupLimits, Limits, OnCrash, Priority, Span};
 use paceline_sim::*;
 
 #[test]
@@ -249,6 +249,28 @@ fn q3_calls_that_keep_no_worker_leave_the_pool_to_others() {
     0.000 start #4 d background
     0.000 start #5 e background
     ");
+}
+
+#[test]
+fn p2_the_older_call_of_a_lane_goes_first_though_only_the_younger_needs_a_worker() {
+    let world = World::new().kind("visit", OnCrash::End).keeping_no_worker("visit").latency("10s");
+    let world = ["a", "b", "c"].into_iter().fold(world, |world, lane| world.lane(lane, at_once(1)));
+    let mut world = world.settings(|settings| {
+        settings.across_lanes = AcrossLanes::Turns;
+        settings.age_after = Span::secs(1);
+        settings.pool.max_lanes = NonZeroU32::new(2).expect("2");
+        settings.pool.interactive_reserve = 1;
+    });
+    world.submit(job(1).on("a").then("b").as_(Priority::Interactive));
+    world.answer_on(1, "a", nothing().after("10s"));
+    world.run_for("2s");
+    world.submit(job(2).kind("visit").on("b"));
+    world.submit(job(3).kind("visit").on("b"));
+    world.submit(job(4).on("c"));
+    let trace = world.run_for("30s");
+    // #1 came to b eight seconds after #3, and the last worker is for interactive calls.
+    assert_eq!(moments(&trace, "start #3"), ["12.000"], "{trace}");
+    assert_eq!(moments(&trace, "start #1 b"), ["22.000"], "{trace}");
 }
 
 #[test]

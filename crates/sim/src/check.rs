@@ -186,7 +186,8 @@ impl Book {
         self.turns = order::Turns::default();
         self.configure_all(now.time);
         self.jobs_reopened();
-        (self.opened_at, self.same) = (now.time, BTreeMap::new());
+        self.opened_at = now.time;
+        self.sharers_reopened(&goes_on);
         self.park_strangers();
         self.runs_reopened(now.time);
     }

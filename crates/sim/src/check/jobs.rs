@@ -296,8 +296,12 @@ impl Book {
             return false;
         };
         let Some(job) = self.jobs.get(&id.job) else { return false };
-        let runs = job.calls.get(usize::from(id.index)).map(|call| call.state);
-        runs == Some(State::Running(attempt)) && outlives(&self.setup.kinds, &job.spec)
+        let runs = job.calls.get(usize::from(id.index)).is_some_and(|call| match call.state {
+            State::Running(own) => own == attempt,
+            State::Shared => self.is_shared(attempt),
+            _ => false,
+        });
+        runs && outlives(&self.setup.kinds, &job.spec)
     }
 
     /// The engine starts anew: nothing runs, and what was never tried may be not due again.

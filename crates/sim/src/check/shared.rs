@@ -68,6 +68,19 @@ impl Book {
         }
     }
 
+    /// Whether this attempt is the one that calls share.
+    pub(super) fn is_shared(&self, attempt: AttemptId) -> bool {
+        self.same.values().any(|same| same.at == Where::Running(attempt))
+    }
+
+    /// The engine starts anew: only of attempts that go on it is known where their calls are.
+    pub(super) fn sharers_reopened(&mut self, goes_on: &[AttemptId]) {
+        self.same.retain(|_, same| {
+            same.told_at = Time::ZERO;
+            matches!(same.at, Where::Running(attempt) if goes_on.contains(&attempt))
+        });
+    }
+
     /// What their attempt brought is brought to each.
     pub(super) fn sharers_hear(&mut self, attempt: AttemptId, told: &Told, roll: u64) {
         let now = self.now.time;

@@ -1,6 +1,6 @@
 //! Jobs, their stages, retries and answers (J1 to J7, R1, C1, C2).
 
-use paceline_core::{Limits, Priority, Span};
+use paceline_core::{Limits, OnCrash, Priority, Span};
 use paceline_sim::*;
 
 fn lanes(names: &[&str]) -> World {
@@ -218,6 +218,26 @@ fn c2_the_same_question_is_asked_once_and_empty_answers_live_a_day() {
     90001.000 start #4 crossref background
     90002.000 done #4 crossref
     90002.000 report #4 done, all
+    ");
+}
+
+#[test]
+fn c2_a_request_that_was_taken_up_after_a_crash_is_shared_with_those_that_ask_the_same() {
+    let mut world =
+        World::new().kind("permit", OnCrash::TakeUp).lane("a", at_once(2)).latency("10s");
+    world.submit(job(1).on("a").kind("permit").cache_key("k"));
+    world.run_for("1s");
+    world.crash_for("100ms");
+    world.submit(job(2).on("a").cache_key("k"));
+    let trace = world.run_for("20s");
+    insta::assert_snapshot!(trace, @r"
+       0.000 start #1 a background
+       1.000 crash
+       1.100 take up #1 a
+      10.000 done #1 a
+      10.000 report #1 done, all
+      10.000 done #2 a
+      10.000 report #2 done, all
     ");
 }
 

@@ -485,6 +485,10 @@ impl Lane {
             self.finished(Priority::Background, AttemptId(0), at);
         }
         self.paused = record.paused_at.is_some();
+        if self.paused {
+            // Its calls join its queues later.
+            self.budgets.pause([]);
+        }
         self.paused_at = record.paused_at.unwrap_or_default();
         // A record without them leaves all history to the group that is configured now.
         if let Some(groups) = &record.groups {

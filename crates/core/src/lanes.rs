@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::call::ANY_WAIT;
 use crate::core::Core;
 use crate::job::{AttemptId, LaneId, SubmitError};
 use crate::lane::Lane;
@@ -399,6 +400,14 @@ impl Core {
     }
 
     fn set_paused(&mut self, lane: u32, plan: &mut Plan, to: bool) {
+        if to {
+            let calls = self.lanes[lane].budgets.iter().map(|(_, _, call)| call);
+            let named = calls.map(|call| (self.held_least(call).named, call));
+            let named: Vec<_> = named.filter(|(named, _)| *named != ANY_WAIT).collect();
+            self.lanes[lane].budgets.pause(named);
+        } else {
+            self.lanes[lane].budgets.resume();
+        }
         self.lanes[lane].paused = to;
         self.write_lane(lane, plan);
         self.touch_lane(lane);

@@ -105,29 +105,23 @@ impl WaitsByCost {
 #[derive(Clone, Debug)]
 pub(crate) struct Budgets {
     least: [Span; 4],
-    /// The smallest that a caller named.
-    least_named: Span,
     /// Which priorities have any, and which have calls that cost more than 1, one bit each.
     some: u8,
     costly: u8,
-    held: Box<Held>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Held {
-    by_priority: [WaitsByCost; 4],
-    /// Those that a caller named: a pause counts against them (W1).
-    named: Waits,
+    by_priority: Box<[WaitsByCost; 4]>,
+    /// Those that a caller named, while the lane is stopped by hand: only a pause counts against
+    /// them by themselves (W1), and every call would pay for a second tree.
+    named: Option<Box<Waits>>,
 }
 
 impl Default for Budgets {
     fn default() -> Budgets {
         Budgets {
             least: [ANY_WAIT; 4],
-            least_named: ANY_WAIT,
             some: 0,
             costly: 0,
-            held: Box::default(),
+            by_priority: Box::default(),
+            named: None,
         }
     }
 }
@@ -135,32 +129,43 @@ impl Default for Budgets {
 impl Budgets {
     pub(crate) fn insert(&mut self, priority: Priority, cost: u32, least: Least, call: u32) {
         if least.any != ANY_WAIT {
-            self.held.by_priority[priority.index()].insert(cost, least.any, call);
+            self.by_priority[priority.index()].insert(cost, least.any, call);
             self.look_at(priority);
         }
-        if least.named != ANY_WAIT {
-            self.held.named.insert(least.named, call);
-            self.least_named = self.held.named.least;
+        if let Some(named) = self.named.as_mut().filter(|_| least.named != ANY_WAIT) {
+            named.insert(least.named, call);
         }
     }
 
     pub(crate) fn remove(&mut self, priority: Priority, cost: u32, least: Least, call: u32) {
         if least.any != ANY_WAIT {
-            self.held.by_priority[priority.index()].remove(cost, least.any, call);
+            self.by_priority[priority.index()].remove(cost, least.any, call);
             self.look_at(priority);
         }
-        if least.named != ANY_WAIT {
-            self.held.named.remove(least.named, call);
-            self.least_named = self.held.named.least;
+        if let Some(named) = self.named.as_mut().filter(|_| least.named != ANY_WAIT) {
+            named.remove(least.named, call);
         }
     }
 
     fn look_at(&mut self, priority: Priority) {
-        let (place, waits) = (priority.index(), &self.held.by_priority[priority.index()]);
+        let (place, waits) = (priority.index(), &self.by_priority[priority.index()]);
         let (least, bit) = (waits.least(), 1 << place);
         self.least[place] = least;
         self.some = if least == ANY_WAIT { self.some & !bit } else { self.some | bit };
         self.costly = if waits.more.is_empty() { self.costly & !bit } else { self.costly | bit };
+    }
+
+    /// The lane is stopped by hand: from now on the budgets that callers named are held, those of
+    /// the calls that wait already and of all that come.
+    pub(crate) fn pause(&mut self, named: impl IntoIterator<Item = (Span, u32)>) {
+        let mut waits = Waits::default();
+        named.into_iter().for_each(|(budget, call)| waits.insert(budget, call));
+        self.named = Some(Box::new(waits));
+    }
+
+    /// The lane goes on: a pause counts against no budget.
+    pub(crate) fn resume(&mut self) {
+        self.named = None;
     }
 
     /// Which priorities have any, one bit each.
@@ -179,22 +184,22 @@ impl Budgets {
         if none || self.costly & bit == 0 && self.least[place] >= wait_of(1) {
             return None;
         }
-        self.held.by_priority[place].impatient(wait_of)
+        self.by_priority[place].impatient(wait_of)
     }
 
-    /// The smallest that a caller named, if there is one.
+    /// While the lane is stopped by hand: the smallest that a caller named, if there is one.
     pub(crate) fn least_named(&self) -> Option<Span> {
-        (self.least_named != ANY_WAIT).then_some(self.least_named)
+        self.named.as_ref().map(|named| named.least).filter(|least| *least != ANY_WAIT)
     }
 
-    /// A call whose caller named less than this.
+    /// While the lane is stopped by hand: a call whose caller named less than this.
     pub(crate) fn impatient_named(&self, wait: Span) -> Option<u32> {
-        self.held.named.impatient(wait).map(|(_, call)| call)
+        self.named.as_ref()?.impatient(wait).map(|(_, call)| call)
     }
 
     /// All, with the cost of their calls.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, Span, u32)> {
-        self.held.by_priority.iter().flat_map(WaitsByCost::iter)
+        self.by_priority.iter().flat_map(WaitsByCost::iter)
     }
 }
 

@@ -1,15 +1,13 @@
 //! Random worlds: lanes, work and faults from one seed, then healing, then an end.
 
-use std::num::NonZeroU32;
+mod setup;
+mod work;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use paceline::turn::LaneAct;
-use paceline_core::{
-    AcrossLanes, Due, GAP_SHARE, GapFrom, GroupLimits, JobSpec, KindTerms, Limits, OnCrash,
-    OnDuplicate, Portion, Priority, Rate, RosterTerms, SERVICE_KIND, ServiceTerms, Settings, Setup,
-    Span, Submission, Time, Until, When, Window,
-};
+use paceline_core::{Limits, Span, Time};
 use paceline_store::Store;
 
 use crate::agenda::Act;
@@ -21,6 +19,8 @@ use crate::rng::Rng;
 use crate::service::Temper;
 use crate::trace::Keep;
 use crate::world::World;
+use setup::{changed, flavoured, other_limits, setup};
+use work::{Habits, work};
 
 /// After the faults stop, everything ends within this.
 const PEACE: Span = Span::days(3);
@@ -37,29 +37,6 @@ enum Flavour {
     Crowded,
     /// Calls that outlive their process, on lanes whose gaps run from the finish.
     Relay,
-}
-
-/// What the work of a world is like: one job in so many has each of these.
-#[derive(Clone, Copy)]
-struct Habits {
-    tenant: u64,
-    cache_key: u64,
-    cost: u64,
-    max_wait: u64,
-    permit: u64,
-}
-
-impl Habits {
-    fn random(rng: &mut Rng, flavour: Flavour) -> Habits {
-        let relay = flavour == Flavour::Relay;
-        Habits {
-            tenant: *rng.pick(&[1, 6, 12]),
-            cache_key: *rng.pick(&[2, 6, 6]),
-            cost: *rng.pick(&[3, 50, 50]),
-            max_wait: *rng.pick(&[2, 6, 12]),
-            permit: if relay { 2 } else { *rng.pick(&[3, 8, 8]) },
-        }
-    }
 }
 
 /// What one world came to.
@@ -243,78 +220,6 @@ fn look_into_store(world: &mut World, at: Time) {
     }
 }
 
-fn n(number: u64) -> NonZeroU32 {
-    NonZeroU32::new(number as u32).expect("above zero")
-}
-
-fn setup(rng: &mut Rng) -> Setup {
-    let mut settings = Settings::default();
-    let base = rng.range(2, 8);
-    settings.pool.base = n(base);
-    settings.pool.max = n(base + rng.range(0, 6));
-    settings.pool.interactive_reserve = rng.range(0, 1) as u32;
-    settings.pool.max_lanes = n(*rng.pick(&[2, 3, 1_000, 1_000]));
-    settings.pool.max_running = n(*rng.pick(&[2, 5, 1_000, 1_000, 1_000]));
-    settings.pool.lane_share = Portion::thousandths(*rng.pick(&[500, 1_000, 300]));
-    settings.pool.step = *rng.pick(&[Span::ZERO, Span::secs(1)]);
-    settings.max_waiting = n(*rng.pick(&[4, 20, 100, 1_000]));
-    settings.lane_waiting = n(*rng.pick(&[2, 10, 30, 1_000]));
-    settings.max_answered = *rng.pick(&[0, 1, 3, 1_024, 1_024, 1_024]);
-    settings.max_lanes = n(*rng.pick(&[9, 1_000]));
-    settings.age_after = *rng.pick(&[Span::secs(20), Span::secs(60), Span::mins(5)]);
-    settings.lead = *rng.pick(&[Span::ZERO, Span::millis(10), Span::millis(10)]);
-    settings.found_for = Span::mins(10);
-    settings.empty_for = Span::mins(3);
-    if rng.one_in(5) {
-        settings.across_lanes = AcrossLanes::Turns;
-    }
-    let count = rng.range(1, 5) as usize;
-    let names = ["nyaa", "arxiv", "dblp", "crossref", "tracker"];
-    let mut lanes: Vec<(Arc<str>, Limits)> =
-        names[..count].iter().map(|name| (Arc::from(*name), limits(rng))).collect();
-    lanes.push(("host:*".into(), limits(rng)));
-    let kind = |name: &str, on_crash| KindTerms::new(name, on_crash);
-    let mut kinds = vec![
-        kind("fetch", OnCrash::Repeat),
-        kind("pay", OnCrash::Fail),
-        KindTerms { keeps_worker: false, ..kind("visit", OnCrash::End) },
-        KindTerms { keeps_worker: rng.one_in(2), ..kind("permit", OnCrash::TakeUp) },
-    ];
-    let (mut services, mut rosters) = (Vec::new(), Vec::new());
-    if rng.one_in(3) {
-        kinds.push(kind(SERVICE_KIND, OnCrash::Repeat));
-        services = ["a", "b", "c", "d"].map(|name| service(name, &lanes, rng)).to_vec();
-        for service in &services {
-            let limits = Limits { fail_after: n(1_000), ..Limits::default() };
-            if lanes.iter().all(|(name, _)| *name != service.lane) {
-                lanes.push((service.lane.clone(), limits));
-            }
-        }
-        settings.max_lanes = n(u64::from(settings.max_lanes.get()) + 4);
-        for name in ["hourly", "nightly"].into_iter().take(rng.range(1, 2) as usize) {
-            rosters.push(roster(name, rng));
-        }
-    }
-    let groups = GROUPS.map(|name| (name.into(), group(rng))).to_vec();
-    Setup { settings, lanes, groups, kinds, services, rosters }
-}
-
-/// Gives lanes and groups what a world has more of.
-fn flavoured(setup: &mut Setup, rng: &mut Rng, flavour: Flavour) {
-    let lanes = setup.lanes.iter_mut().map(|(_, limits)| limits);
-    match flavour {
-        Flavour::Plain => {}
-        Flavour::Crowded => {
-            setup.groups[0].1.windows = vec![Window::new(rate(rng))];
-            lanes.for_each(|lane| lane.group = rng.one_in(2).then(|| GROUPS[0].into()));
-        }
-        Flavour::Relay => lanes.for_each(|lane| {
-            (lane.gap_from, lane.in_flight) = (GapFrom::Finish, n(rng.range(2, 4)));
-            lane.every = Some(Span::secs(*rng.pick(&[1, 3, 20])));
-        }),
-    }
-}
-
 /// The process dies while requests are on the wire.
 fn crash_often(world: &mut World, rng: &mut Rng, bursts: &[Time]) {
     for &at in bursts {
@@ -346,79 +251,6 @@ fn regroup(world: &mut World, rng: &mut Rng, bursts: &[Time]) {
     }
 }
 
-fn service(name: &str, lanes: &[(Arc<str>, Limits)], rng: &mut Rng) -> ServiceTerms {
-    let when = match rng.range(0, 2) {
-        0 => When::EveryCheck,
-        _ => When::Every(Span::secs(*rng.pick(&[20, 60, 300, 1_200]))),
-    };
-    let shared = lanes[0].0.clone();
-    let lane = if rng.one_in(4) { shared } else { format!("service:{name}").into() };
-    let attempts = std::num::NonZeroU16::MIN.saturating_add(rng.range(0, 2) as u16);
-    ServiceTerms { name: name.into(), when, lane, attempts, payload: name.as_bytes().into() }
-}
-
-fn roster(name: &str, rng: &mut Rng) -> RosterTerms {
-    let mut services: Vec<Arc<str>> = Vec::new();
-    for service in ["a", "b", "c", "d"] {
-        if !rng.one_in(3) {
-            services.push(service.into());
-        }
-    }
-    RosterTerms { name: name.into(), check: Span::secs(*rng.pick(&[5, 30, 120])), services }
-}
-
-fn group(rng: &mut Rng) -> GroupLimits {
-    let window = Window::new(rate(rng));
-    GroupLimits {
-        every: rng.one_in(2).then(|| Span::millis(rng.range(10, 3_000))),
-        windows: if rng.one_in(2) { vec![window] } else { Vec::new() },
-        in_flight: rng.one_in(2).then(|| n(rng.range(1, 3))),
-    }
-}
-
-fn rate(rng: &mut Rng) -> Rate {
-    let per = *rng.pick(&[1, 5, 10, 60, 600]);
-    format!("{}/{per}s", rng.range(2, 12)).parse().expect("a rate")
-}
-
-fn limits(rng: &mut Rng) -> Limits {
-    let mut limits = Limits::default();
-    if rng.one_in(2) {
-        limits.every =
-            Some(*rng.pick(&[Span::millis(100), Span::secs(1), Span::secs(3), Span::secs(20)]));
-    }
-    if rng.one_in(2) {
-        limits.gap_share = GAP_SHARE;
-    }
-    let windows = rng.range(0, 2);
-    for _ in 0..windows {
-        let mut window = Window::new(rate(rng));
-        if rng.one_in(3) {
-            window.keep[0] = Portion::thousandths(300);
-        }
-        window.spread = rng.one_in(6);
-        if limits.windows.iter().all(|other| other.rate.per != window.rate.per) {
-            limits.windows.push(window);
-        }
-    }
-    limits.in_flight = n(*rng.pick(&[1, 2, 2, 4]));
-    limits.timeout = rng.one_in(2).then(|| Span::millis(*rng.pick(&[500, 3_000, 15_000])));
-    limits.fail_after = n(rng.range(2, 5));
-    limits.max_waiting = rng.one_in(4).then(|| n(rng.range(1, 12)));
-    limits.slack =
-        *rng.pick(&[None, Some(Span::ZERO), Some(Span::millis(30)), Some(Span::secs(1))]);
-    // A way that takes longer than the whole call may lets nothing ever succeed.
-    let most = limits.timeout.map_or(Span::secs(1), |timeout| Span(timeout.0 / 5));
-    limits.slack = limits.slack.map(|slack| slack.min(most));
-    if rng.one_in(4) {
-        limits.gap_from = GapFrom::Finish;
-    }
-    if rng.one_in(3) {
-        limits.group = Some((*rng.pick(&GROUPS)).into());
-    }
-    limits
-}
-
 fn some_lane(world: &World, rng: &mut Rng) -> Arc<str> {
     let lanes = world.setup.lanes.iter().filter(|(name, _)| !name.ends_with('*'));
     let mut names: Vec<Arc<str>> = lanes.map(|(name, _)| name.clone()).collect();
@@ -427,106 +259,6 @@ fn some_lane(world: &World, rng: &mut Rng) -> Arc<str> {
         return (*rng.pick(&["host:c", "host:d"])).into();
     }
     rng.pick(&names).clone()
-}
-
-/// Plans what is submitted, and says when.
-fn work(world: &mut World, rng: &mut Rng, end: Time, most: u64, habits: Habits) -> Vec<Time> {
-    let mut moments = Vec::new();
-    let span = end.since(DAWN).0;
-    let bursts = rng.range(3, 40);
-    let mut left = rng.range(10, most);
-    for _ in 0..bursts {
-        let at = DAWN + Span(rng.range(0, span));
-        let size = rng.range(1, 12).min(left);
-        left -= size;
-        if size == 0 {
-            break;
-        }
-        moments.push(at);
-        let spread = *rng.pick(&[0, 0, 1_000_000, 5_000_000]);
-        if rng.one_in(2) {
-            let jobs = (0..size).map(|_| submission(world, rng, at, habits)).collect();
-            world.act_at(at, Act::Submit(jobs));
-        } else {
-            for _ in 0..size {
-                let jobs = vec![submission(world, rng, at, habits)];
-                world.act_at(at + Span(rng.range(0, spread)), Act::Submit(jobs));
-            }
-        }
-    }
-    moments
-}
-
-/// Random work.
-fn submission(world: &World, rng: &mut Rng, at: Time, habits: Habits) -> Submission {
-    let kind = *rng.pick(&["fetch", "fetch", "fetch", "fetch", "pay", "visit"]);
-    let kind = if rng.one_in(habits.permit) { "permit" } else { kind };
-    let mut stages = Vec::new();
-    for _ in 0..*rng.pick(&[1, 1, 1, 2, 3]) {
-        let mut stage: Vec<Arc<str>> = Vec::new();
-        for _ in 0..*rng.pick(&[1, 1, 1, 2, 3]) {
-            let lane = some_lane(world, rng);
-            // What outlives its process needs its lane to be taken up.
-            let wanted = kind != "permit" || !PASSING.contains(&&*lane);
-            if wanted && !stage.contains(&lane) {
-                stage.push(lane);
-            }
-        }
-        if rng.one_in(40) {
-            stage.clear();
-        }
-        stages.push(stage);
-    }
-    let calls = stages.iter().map(Vec::len).sum::<usize>();
-    let mut spec = JobSpec::new(kind, &[]);
-    spec.stages = stages;
-    if rng.one_in(15) && calls > 0 {
-        spec.not_applicable = vec![rng.range(0, calls as u64 - 1) as u16];
-    }
-    if rng.one_in(habits.tenant) {
-        spec.tenant = Some((*rng.pick(&["ann", "bob", "cem"])).into());
-    }
-    let key = |rng: &mut Rng| Some(vec![rng.range(0, 3) as u8].into());
-    if rng.one_in(4) {
-        spec.key = key(rng);
-    }
-    if rng.one_in(6) {
-        spec.schedule_key = key(rng);
-    }
-    if rng.one_in(habits.cache_key) {
-        spec.cache_key = key(rng);
-    }
-    spec.on_duplicate = *rng.pick(&[OnDuplicate::Join, OnDuplicate::Refuse, OnDuplicate::Replace]);
-    spec.max_wait = rng.one_in(habits.max_wait).then(|| Span::millis(rng.range(0, 30_000)));
-    spec.start_within = rng.one_in(8).then(|| Span::millis(rng.range(0, 120_000)));
-    spec.until = if rng.one_in(2) { Until::Conclusive } else { Until::All };
-    spec.cost = if rng.one_in(habits.cost) { cost(world, &spec, rng) } else { n(1) };
-    if let Some(attempts) = std::num::NonZeroU16::new(rng.range(1, 4) as u16) {
-        spec.retry.attempts = attempts;
-    }
-    if kind == "permit" {
-        // One who makes its own call makes it once and shares it with nobody.
-        spec.retry.attempts = std::num::NonZeroU16::MIN;
-        spec.cache_key = None;
-    }
-    let mut job = Submission::new(spec, rng.next().to_le_bytes().as_slice().into());
-    job.priority = (!rng.one_in(4)).then(|| *rng.pick(&Priority::ALL));
-    job.in_time = job.spec.start_within.is_some() && rng.one_in(2);
-    job.deadline = rng.one_in(8).then(|| Span::millis(rng.range(0, 300_000)));
-    job.due = match rng.range(0, 9) {
-        0 => Due::In(Span::millis(rng.range(0, 120_000))),
-        1 => Due::At(Time(at.0 + rng.range(0, 600_000_000))),
-        _ => Due::Now,
-    };
-    job
-}
-
-/// More than 1, up to what its lanes could ever take at once.
-fn cost(world: &World, spec: &JobSpec, rng: &mut Rng) -> NonZeroU32 {
-    let lanes = world.setup.lanes.iter();
-    let lanes = lanes.filter(|(name, _)| spec.stages.iter().flatten().any(|lane| lane == name));
-    let most = lanes.flat_map(|(_, limits)| &limits.windows).map(|w| w.rate.max.get()).min();
-    n(rng.range(2, u64::from(most.unwrap_or(4).max(2))))
 }
 
 /// Plans what goes wrong: at any time, or while there is something to go wrong.
@@ -600,22 +332,4 @@ fn hang_some(world: &mut World, rng: &mut Rng, at: Time, end: Time) {
             world.act_at((at + every.times(n)).min(end), Act::Crash(Span::millis(1)));
         }
     }
-}
-
-/// Other limits, as often as not in another group.
-fn changed(old: &Limits, rng: &mut Rng) -> Limits {
-    let new = limits(rng);
-    if rng.one_in(2) { Limits { group: old.group.clone(), ..new } } else { new }
-}
-
-/// The same lanes, some with other limits and in other groups, and some not at all.
-fn other_limits(setup: &Setup, rng: &mut Rng) -> Setup {
-    let mut setup = setup.clone();
-    setup.lanes.retain(|(name, _)| !PASSING.contains(&&**name) || !rng.one_in(3));
-    for (_, old) in &mut setup.lanes {
-        if rng.one_in(2) {
-            *old = changed(old, rng);
-        }
-    }
-    setup
 }

@@ -10,6 +10,8 @@ mod jobs;
 mod lanes;
 mod order;
 mod pool;
+mod reopened;
+mod reports;
 mod services;
 mod shared;
 mod slots;

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use paceline_core::{
-    Answer, AttemptId, Blob, CallId, CallRecord, Callers, DueAt, JobId, JobRecord, JobSpec,
-    JobState, KindTerms, Now, OnCrash, Outcome, Priority, Report, Reservation, Skip, Span, Terms,
-    Time, Told, Until, Verdict, backoff,
+    AttemptId, Blob, CallId, CallRecord, Callers, DueAt, JobId, JobRecord, JobSpec, Now, Outcome,
+    Priority, Reservation, Span, Terms, Time, Told, Verdict, backoff,
 };
 
 use super::Book;
@@ -172,7 +171,7 @@ impl Book {
         }
     }
 
-    fn delay(&mut self, id: JobId) {
+    pub(super) fn delay(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         job.delayed = true;
         for call in &mut job.calls {
@@ -183,7 +182,7 @@ impl Book {
     }
 
     /// The first stage that has calls left joins its queues.
-    fn begin(&mut self, id: JobId, joined_at: Time) {
+    pub(super) fn begin(&mut self, id: JobId, joined_at: Time) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         job.delayed = false;
         let open = job.calls.iter().filter(|call| call.state != State::Settled);
@@ -286,60 +285,6 @@ impl Book {
         for (id, place) in back {
             let budget = self.budget(id, place);
             self.jobs.get_mut(&id).expect("seen above").calls[place].max_wait = budget;
-        }
-    }
-
-    /// Whether an attempt goes on when the process dies.
-    pub(crate) fn goes_on(&self, attempt: AttemptId) -> bool {
-        let lane = self.tries.get(&attempt).and_then(|lane| self.lanes.get(lane));
-        let Some(id) = lane.and_then(|lane| lane.find(attempt)).map(|known| known.call) else {
-            return false;
-        };
-        let Some(job) = self.jobs.get(&id.job) else { return false };
-        let runs = job.calls.get(usize::from(id.index)).is_some_and(|call| match call.state {
-            State::Running(own) => own == attempt,
-            State::Shared => self.is_shared(attempt),
-            _ => false,
-        });
-        runs && outlives(&self.setup.kinds, &job.spec)
-    }
-
-    /// The engine starts anew: nothing runs, and what was never tried may be not due again.
-    pub(super) fn jobs_reopened(&mut self) {
-        let now = self.now;
-        let ids: Vec<JobId> = self.jobs.keys().copied().collect();
-        for id in ids {
-            let kinds = &self.setup.kinds;
-            let job = self.jobs.get_mut(&id).expect("listed above");
-            job.parked = !kinds.iter().any(|kind| kind.name == job.spec.kind);
-            let goes_on = outlives(kinds, &job.spec);
-            let begun = |call: &CallBook| {
-                let shared = call.state == State::Shared && call.tries > 0;
-                shared || call.recorded || matches!(call.state, State::Settled | State::Running(_))
-            };
-            let untouched = !job.calls.iter().any(begun);
-            let due = job.due.map_or(Time::ZERO, |due| comes_at(due, now));
-            let place = due.max(job.submitted_at).min(now.time);
-            for call in &mut job.calls {
-                if matches!(call.state, State::Running(_)) && !goes_on {
-                    call.state = State::Waiting;
-                    // Its open reservation tells of it, also if this start is not committed.
-                    call.recorded = true;
-                }
-                if !call.place_durable && call.joined_at > Time::ZERO {
-                    call.joined_at = place;
-                }
-            }
-            let delayed = job.delayed;
-            if untouched && job.due.is_some_and(|due| comes_at(due, now) > now.time) {
-                self.delay(id);
-            } else if delayed {
-                self.begin(id, place);
-            }
-            for place in 0..self.jobs[&id].calls.len() {
-                let budget = self.budget(id, place);
-                self.jobs.get_mut(&id).expect("listed above").calls[place].max_wait = budget;
-            }
         }
     }
 
@@ -481,93 +426,6 @@ impl Book {
             call.max_wait = budget;
         }
     }
-
-    /// A call has its one outcome.
-    fn settled(&mut self, id: JobId, place: usize, outcome: &Outcome, cached: bool) {
-        let job = self.jobs.get_mut(&id).expect("whoever settles looked");
-        let Some(call) = job.calls.get_mut(place) else {
-            return self.broken("J1", format!("job {id} has no call {place}"));
-        };
-        if let Some(before) = &call.outcome {
-            if before != outcome {
-                let words = format!(
-                    "call {place} of job {id} was {}, now {}",
-                    before.name(),
-                    outcome.name()
-                );
-                self.broken("J1", words);
-            }
-            return;
-        }
-        let before = call.clone();
-        call.outcome = Some(outcome.clone());
-        (call.was, call.state) = (call.state, State::Settled);
-        let key = job.spec.cache_key.clone();
-        self.check_outcome(id, place, &before, outcome);
-        self.check_failure(id, place, outcome);
-        if let Some(key) = key.clone().filter(|_| before.state == State::Shared) {
-            self.sharer_settled(&before.lane, key, before.through);
-        }
-        if cached && !self.is_from_cache(&before.lane, key.unwrap_or_default(), outcome) {
-            self.broken(
-                "C2",
-                format!("job {id} got an answer of {} that nobody gave", before.lane),
-            );
-        }
-    }
-
-    pub(super) fn job_finished(&mut self, report: &Report) {
-        let id = report.job;
-        if !self.jobs.contains_key(&id) {
-            return self.broken("J1", format!("job {id} reported twice, or was never accepted"));
-        }
-        for (place, call) in report.calls.iter().enumerate() {
-            // A moved call's successor may be settled before it was ever written.
-            if place == self.jobs[&id].calls.len() {
-                let job = self.jobs.get_mut(&id).expect("checked above");
-                let stage = job.calls.last().map_or(0, |call| call.stage);
-                job.calls.push(new_call(&call.lane, stage));
-            }
-            self.settled(id, place, &call.outcome, call.cached);
-        }
-        let job = self.jobs.remove(&id).expect("checked above");
-        if let Some(key) = &job.spec.key {
-            self.keys.remove(key);
-            self.finished_keys.insert(key.clone(), id);
-        }
-        self.finished.insert(id);
-        if job.calls.len() != report.calls.len() {
-            self.broken("J1", format!("the report of job {id} misses calls"));
-        }
-        self.check_coverage(&job, report);
-    }
-
-    fn check_coverage(&mut self, job: &JobBook, report: &Report) {
-        let outcomes = || {
-            let outcomes = report.calls.iter().map(|call| &call.outcome);
-            outcomes.filter(|outcome| !matches!(outcome, Outcome::Moved { .. }))
-        };
-        let answered =
-            |o: &Outcome| o.is_answer() || matches!(o, Outcome::Skipped(Skip::NotApplicable));
-        let (all, conclusive) = (outcomes().all(answered), outcomes().any(Outcome::is_conclusive));
-        let honest = match report.answer {
-            Answer::Conclusive => conclusive,
-            Answer::All => all && outcomes().any(|o| matches!(o, Outcome::Done { .. })),
-            Answer::Empty => all && !outcomes().any(|o| matches!(o, Outcome::Done { .. })),
-            Answer::Inconclusive => !all && !conclusive,
-        };
-        if !honest {
-            self.broken("J4", format!("job {} says {:?}", report.job, report.answer));
-        }
-        let early = outcomes().any(|o| *o == Outcome::Skipped(Skip::EarlyExit));
-        if early && !(conclusive && job.spec.until == Until::Conclusive) {
-            self.broken("J2", format!("job {} ended early without an answer", report.job));
-        }
-        let cancelled = report.state == JobState::Cancelled;
-        if cancelled && !self.cancelled.contains(&report.job) {
-            self.broken("W4", format!("nobody cancelled job {}", report.job));
-        }
-    }
 }
 
 /// When work is due, in engine time as the clocks stand.
@@ -578,12 +436,7 @@ pub(super) fn comes_at(due: DueAt, now: Now) -> Time {
     }
 }
 
-fn outlives(kinds: &[KindTerms], spec: &JobSpec) -> bool {
-    let kind = kinds.iter().find(|kind| kind.name == spec.kind);
-    kind.is_some_and(|kind| kind.on_crash == OnCrash::TakeUp)
-}
-
-fn new_call(lane: &Arc<str>, stage: u16) -> CallBook {
+pub(super) fn new_call(lane: &Arc<str>, stage: u16) -> CallBook {
     CallBook {
         lane: lane.clone(),
         stage,

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use paceline_core::{AttemptId, Blob, JobId, Outcome, Priority, Time, Told, Verdict, backoff};
+use paceline_core::{AttemptId, Blob, JobId, Priority, Time, Told, Verdict, backoff};
 
 use super::Book;
 use super::jobs::State;
@@ -211,76 +211,6 @@ impl Book {
         let wait = opens.max(self.group_opening(lane.limits(), 1)).since(now);
         let words = || format!("{}: job {id} would wait {wait} by another", call.lane);
         (wait > budget).then(words)
-    }
-
-    /// The call's reservation was open when its process died, and now the store knows (B2).
-    pub(super) fn call_crashed(&mut self, call: paceline_core::CallId) {
-        let Some(job) = self.jobs.get_mut(&call.job) else { return };
-        let repeats = |kind: &&paceline_core::KindTerms| {
-            kind.name == job.spec.kind && kind.on_crash == paceline_core::OnCrash::Repeat
-        };
-        let repeats = self.setup.kinds.iter().any(|kind| repeats(&kind));
-        let Some(call) = job.calls.get_mut(usize::from(call.index)) else { return };
-        if call.state != State::Settled {
-            call.crashes += 1;
-            call.through |= repeats && call.crashes > MOST_AGAIN;
-        }
-    }
-
-    /// A failure that the rules chose themselves must be due: a call with attempts left goes on.
-    pub(super) fn check_failure(&mut self, id: JobId, place: usize, outcome: &Outcome) {
-        let Outcome::Failed(failure) = outcome else { return };
-        let job = &self.jobs[&id];
-        let call = &job.calls[place];
-        let kind = self.setup.kinds.iter().find(|kind| kind.name == job.spec.kind);
-        let repeats = kind.is_some_and(|kind| kind.on_crash == paceline_core::OnCrash::Repeat);
-        let words = match &*failure.class {
-            "cost" | "moved" => None,
-            "crash" => (repeats && call.crashes <= MOST_AGAIN)
-                .then(|| ("B2", format!("job {id} gave up after {} crashes", call.crashes))),
-            class => {
-                let goes_on = match call.was {
-                    State::Waiting | State::Backoff(_) => true,
-                    State::Shared => !call.through && !call.unsure,
-                    _ => false,
-                };
-                let words = || format!("job {id} failed as {class} with attempts left");
-                goes_on.then(|| ("R1", words()))
-            }
-        };
-        if let Some((rule, words)) = words {
-            self.broken(rule, words);
-        }
-    }
-
-    /// Who rests because its lane is configured no more, and who is back.
-    pub(super) fn park_strangers(&mut self) {
-        let gone: Vec<Arc<str>> =
-            self.lanes.iter().filter(|(_, lane)| lane.gone).map(|(name, _)| name.clone()).collect();
-        for (&id, job) in &mut self.jobs {
-            let given = job.spec.stages.iter().map(Vec::len).sum();
-            let open = job.calls.iter().take(given).any(|call| call.state != State::Settled);
-            if open && job.spec.stages.iter().flatten().any(|lane| gone.contains(lane)) {
-                // When it is back it enters the queue by another door than submissions.
-                (job.parked, job.replaced) = (true, true);
-                self.was_parked.insert(id);
-                continue;
-            }
-            let shared = job.spec.cache_key.is_some();
-            for call in job.calls.iter_mut().filter(|call| call.state != State::Settled) {
-                let parked = call.state == State::Parked;
-                if gone.contains(&call.lane) {
-                    call.was = if parked { call.was } else { call.state };
-                    call.state = State::Parked;
-                } else if parked {
-                    call.state = match call.was {
-                        State::Backoff(_) => call.was,
-                        _ if shared => State::Shared,
-                        _ => State::Waiting,
-                    };
-                }
-            }
-        }
     }
 
     /// How long a shared or own budget lasts while a lane is stopped by hand (W1).

@@ -1,0 +1,99 @@
+//! What a restart makes of jobs and calls: what goes on, what waits again, what has no lane.
+
+use std::sync::Arc;
+
+use paceline_core::{AttemptId, JobId, JobSpec, KindTerms, OnCrash, Time};
+
+use super::Book;
+use super::jobs::{CallBook, State, comes_at};
+
+impl Book {
+    /// Whether an attempt goes on when the process dies.
+    pub(crate) fn goes_on(&self, attempt: AttemptId) -> bool {
+        let lane = self.tries.get(&attempt).and_then(|lane| self.lanes.get(lane));
+        let Some(id) = lane.and_then(|lane| lane.find(attempt)).map(|known| known.call) else {
+            return false;
+        };
+        let Some(job) = self.jobs.get(&id.job) else { return false };
+        let runs = job.calls.get(usize::from(id.index)).is_some_and(|call| match call.state {
+            State::Running(own) => own == attempt,
+            State::Shared => self.is_shared(attempt),
+            _ => false,
+        });
+        runs && outlives(&self.setup.kinds, &job.spec)
+    }
+
+    /// The engine starts anew: nothing runs, and what was never tried may be not due again.
+    pub(super) fn jobs_reopened(&mut self) {
+        let now = self.now;
+        let ids: Vec<JobId> = self.jobs.keys().copied().collect();
+        for id in ids {
+            let kinds = &self.setup.kinds;
+            let job = self.jobs.get_mut(&id).expect("listed above");
+            job.parked = !kinds.iter().any(|kind| kind.name == job.spec.kind);
+            let goes_on = outlives(kinds, &job.spec);
+            let begun = |call: &CallBook| {
+                let shared = call.state == State::Shared && call.tries > 0;
+                shared || call.recorded || matches!(call.state, State::Settled | State::Running(_))
+            };
+            let untouched = !job.calls.iter().any(begun);
+            let due = job.due.map_or(Time::ZERO, |due| comes_at(due, now));
+            let place = due.max(job.submitted_at).min(now.time);
+            for call in &mut job.calls {
+                if matches!(call.state, State::Running(_)) && !goes_on {
+                    call.state = State::Waiting;
+                    // Its open reservation tells of it, also if this start is not committed.
+                    call.recorded = true;
+                }
+                if !call.place_durable && call.joined_at > Time::ZERO {
+                    call.joined_at = place;
+                }
+            }
+            let delayed = job.delayed;
+            if untouched && job.due.is_some_and(|due| comes_at(due, now) > now.time) {
+                self.delay(id);
+            } else if delayed {
+                self.begin(id, place);
+            }
+            for place in 0..self.jobs[&id].calls.len() {
+                let budget = self.budget(id, place);
+                self.jobs.get_mut(&id).expect("listed above").calls[place].max_wait = budget;
+            }
+        }
+    }
+
+    /// Who rests because its lane is configured no more, and who is back.
+    pub(super) fn park_strangers(&mut self) {
+        let gone: Vec<Arc<str>> =
+            self.lanes.iter().filter(|(_, lane)| lane.gone).map(|(name, _)| name.clone()).collect();
+        for (&id, job) in &mut self.jobs {
+            let given = job.spec.stages.iter().map(Vec::len).sum();
+            let open = job.calls.iter().take(given).any(|call| call.state != State::Settled);
+            if open && job.spec.stages.iter().flatten().any(|lane| gone.contains(lane)) {
+                // When it is back it enters the queue by another door than submissions.
+                (job.parked, job.replaced) = (true, true);
+                self.was_parked.insert(id);
+                continue;
+            }
+            let shared = job.spec.cache_key.is_some();
+            for call in job.calls.iter_mut().filter(|call| call.state != State::Settled) {
+                let parked = call.state == State::Parked;
+                if gone.contains(&call.lane) {
+                    call.was = if parked { call.was } else { call.state };
+                    call.state = State::Parked;
+                } else if parked {
+                    call.state = match call.was {
+                        State::Backoff(_) => call.was,
+                        _ if shared => State::Shared,
+                        _ => State::Waiting,
+                    };
+                }
+            }
+        }
+    }
+}
+
+fn outlives(kinds: &[KindTerms], spec: &JobSpec) -> bool {
+    let kind = kinds.iter().find(|kind| kind.name == spec.kind);
+    kind.is_some_and(|kind| kind.on_crash == OnCrash::TakeUp)
+}

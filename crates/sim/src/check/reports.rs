@@ -1,0 +1,136 @@
+//! Calls have one outcome and jobs one report, and both are honest (J1, J2, J4, R1, B2).
+
+use paceline_core::{Answer, JobId, JobState, Outcome, Report, Skip, Until};
+
+use super::Book;
+use super::jobs::{JobBook, State, new_call};
+use super::shared::MOST_AGAIN;
+
+impl Book {
+    /// A call has its one outcome.
+    pub(super) fn settled(&mut self, id: JobId, place: usize, outcome: &Outcome, cached: bool) {
+        let job = self.jobs.get_mut(&id).expect("whoever settles looked");
+        let Some(call) = job.calls.get_mut(place) else {
+            return self.broken("J1", format!("job {id} has no call {place}"));
+        };
+        if let Some(before) = &call.outcome {
+            if before != outcome {
+                let words = format!(
+                    "call {place} of job {id} was {}, now {}",
+                    before.name(),
+                    outcome.name()
+                );
+                self.broken("J1", words);
+            }
+            return;
+        }
+        let before = call.clone();
+        call.outcome = Some(outcome.clone());
+        (call.was, call.state) = (call.state, State::Settled);
+        let key = job.spec.cache_key.clone();
+        self.check_outcome(id, place, &before, outcome);
+        self.check_failure(id, place, outcome);
+        if let Some(key) = key.clone().filter(|_| before.state == State::Shared) {
+            self.sharer_settled(&before.lane, key, before.through);
+        }
+        if cached && !self.is_from_cache(&before.lane, key.unwrap_or_default(), outcome) {
+            self.broken(
+                "C2",
+                format!("job {id} got an answer of {} that nobody gave", before.lane),
+            );
+        }
+    }
+
+    pub(super) fn job_finished(&mut self, report: &Report) {
+        let id = report.job;
+        if !self.jobs.contains_key(&id) {
+            return self.broken("J1", format!("job {id} reported twice, or was never accepted"));
+        }
+        for (place, call) in report.calls.iter().enumerate() {
+            // A moved call's successor may be settled before it was ever written.
+            if place == self.jobs[&id].calls.len() {
+                let job = self.jobs.get_mut(&id).expect("checked above");
+                let stage = job.calls.last().map_or(0, |call| call.stage);
+                job.calls.push(new_call(&call.lane, stage));
+            }
+            self.settled(id, place, &call.outcome, call.cached);
+        }
+        let job = self.jobs.remove(&id).expect("checked above");
+        if let Some(key) = &job.spec.key {
+            self.keys.remove(key);
+            self.finished_keys.insert(key.clone(), id);
+        }
+        self.finished.insert(id);
+        if job.calls.len() != report.calls.len() {
+            self.broken("J1", format!("the report of job {id} misses calls"));
+        }
+        self.check_coverage(&job, report);
+    }
+
+    fn check_coverage(&mut self, job: &JobBook, report: &Report) {
+        let outcomes = || {
+            let outcomes = report.calls.iter().map(|call| &call.outcome);
+            outcomes.filter(|outcome| !matches!(outcome, Outcome::Moved { .. }))
+        };
+        let answered =
+            |o: &Outcome| o.is_answer() || matches!(o, Outcome::Skipped(Skip::NotApplicable));
+        let (all, conclusive) = (outcomes().all(answered), outcomes().any(Outcome::is_conclusive));
+        let honest = match report.answer {
+            Answer::Conclusive => conclusive,
+            Answer::All => all && outcomes().any(|o| matches!(o, Outcome::Done { .. })),
+            Answer::Empty => all && !outcomes().any(|o| matches!(o, Outcome::Done { .. })),
+            Answer::Inconclusive => !all && !conclusive,
+        };
+        if !honest {
+            self.broken("J4", format!("job {} says {:?}", report.job, report.answer));
+        }
+        let early = outcomes().any(|o| *o == Outcome::Skipped(Skip::EarlyExit));
+        if early && !(conclusive && job.spec.until == Until::Conclusive) {
+            self.broken("J2", format!("job {} ended early without an answer", report.job));
+        }
+        let cancelled = report.state == JobState::Cancelled;
+        if cancelled && !self.cancelled.contains(&report.job) {
+            self.broken("W4", format!("nobody cancelled job {}", report.job));
+        }
+    }
+
+    /// A failure that the rules chose themselves must be due: a call with attempts left goes on.
+    pub(super) fn check_failure(&mut self, id: JobId, place: usize, outcome: &Outcome) {
+        let Outcome::Failed(failure) = outcome else { return };
+        let job = &self.jobs[&id];
+        let call = &job.calls[place];
+        let kind = self.setup.kinds.iter().find(|kind| kind.name == job.spec.kind);
+        let repeats = kind.is_some_and(|kind| kind.on_crash == paceline_core::OnCrash::Repeat);
+        let words = match &*failure.class {
+            "cost" | "moved" => None,
+            "crash" => (repeats && call.crashes <= MOST_AGAIN)
+                .then(|| ("B2", format!("job {id} gave up after {} crashes", call.crashes))),
+            class => {
+                let goes_on = match call.was {
+                    State::Waiting | State::Backoff(_) => true,
+                    State::Shared => !call.through && !call.unsure,
+                    _ => false,
+                };
+                let words = || format!("job {id} failed as {class} with attempts left");
+                goes_on.then(|| ("R1", words()))
+            }
+        };
+        if let Some((rule, words)) = words {
+            self.broken(rule, words);
+        }
+    }
+
+    /// The call's reservation was open when its process died, and now the store knows (B2).
+    pub(super) fn call_crashed(&mut self, call: paceline_core::CallId) {
+        let Some(job) = self.jobs.get_mut(&call.job) else { return };
+        let repeats = |kind: &&paceline_core::KindTerms| {
+            kind.name == job.spec.kind && kind.on_crash == paceline_core::OnCrash::Repeat
+        };
+        let repeats = self.setup.kinds.iter().any(|kind| repeats(&kind));
+        let Some(call) = job.calls.get_mut(usize::from(call.index)) else { return };
+        if call.state != State::Settled {
+            call.crashes += 1;
+            call.through |= repeats && call.crashes > MOST_AGAIN;
+        }
+    }
+}

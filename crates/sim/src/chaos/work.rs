@@ -117,9 +117,8 @@ fn submission(world: &World, rng: &mut Rng, at: Time, habits: Habits) -> Submiss
         spec.retry.attempts = attempts;
     }
     if kind == "permit" {
-        // One who makes its own call makes it once and shares it with nobody.
+        // One who makes its own call makes it once.
         spec.retry.attempts = NonZeroU16::MIN;
-        spec.cache_key = None;
     }
     let mut job = Submission::new(spec, rng.next().to_le_bytes().as_slice().into());
     job.priority = (!rng.one_in(4)).then(|| *rng.pick(&Priority::ALL));

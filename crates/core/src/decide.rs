@@ -4,6 +4,7 @@
 //! calls of open lanes start until no worker or no call is left. Nothing here is a scan: a lane is
 //! found by the moment it opens, and its calls by standing at the head of one of four queues.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
 use crate::call::State;
@@ -359,18 +360,22 @@ impl Core {
         let mut standing = GroupStanding::default();
         if !group.is_full() {
             let cost = |key: &Key| self.jobs[self.calls[key.call].job].cost.get();
+            // Nobody spends what a better one waits for, whatever each needs besides (L3).
+            let mut barrier: Option<Key> = None;
             for (sets, slots) in
                 [(&group.any, &mut standing.any), (&group.interactive, &mut standing.interactive)]
             {
-                for (set, slot) in sets.iter().zip(slots) {
-                    let Some(best) = set.first() else { continue };
-                    let opening = group.opening(cost(best));
-                    if opening.at <= now.time {
-                        *slot = Some(*best);
-                    } else {
+                for head in sets.iter().filter_map(BTreeSet::first) {
+                    let opening = group.opening(cost(head));
+                    if opening.at > now.time {
+                        barrier = Some(barrier.map_or(*head, |before| before.min(*head)));
                         let sooner = standing.wake_at.is_none_or(|wake| opening.at < wake);
                         standing.wake_at = if sooner { Some(opening.at) } else { standing.wake_at };
                     }
+                }
+                let goes = |head: &&Key| barrier.is_none_or(|barrier| **head < barrier);
+                for (set, slot) in sets.iter().zip(slots) {
+                    *slot = set.first().filter(goes).copied();
                 }
             }
         }

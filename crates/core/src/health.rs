@@ -32,8 +32,10 @@ const REFUSED_MARGIN: u64 = 16;
 pub(crate) const SOON: Span = Span::secs(1);
 /// A gap as short as this is none.
 const NO_GAP: Span = Span::millis(10);
-/// Fewer starts than this say nothing about a lane's rate: they may have been one burst.
+/// Fewer starts than this may have been one burst, which says nothing about a lane's rate...
 const KNOWN_BY: u32 = 20;
+/// ...unless the first of them was at least so many seconds ago.
+const KNOWN_AFTER: u64 = 5;
 /// The rate of a lane is what it started in so many seconds.
 pub(crate) const RATE_SECONDS: u64 = 10;
 
@@ -73,10 +75,15 @@ impl Recent {
         }
     }
 
-    /// Starts in the last ten seconds.
-    pub(crate) fn starts(mut self, now: Time) -> u32 {
-        self.forget(now.0 / 1_000_000);
-        self.starts.iter().map(|starts| u32::from(*starts)).sum()
+    /// The gap between starts in the last ten seconds, if those tell the rate of the lane.
+    pub(crate) fn gap(mut self, now: Time) -> Option<Span> {
+        let second = now.0 / 1_000_000;
+        self.forget(second);
+        let starts: u32 = self.starts.iter().map(|starts| u32::from(*starts)).sum();
+        let ago = |ago: &u64| self.starts[((second + RATE_SECONDS - ago) % RATE_SECONDS) as usize];
+        let lasts = (KNOWN_AFTER..RATE_SECONDS).any(|before| ago(&before) > 0);
+        let known = starts >= KNOWN_BY || lasts && starts > 1;
+        known.then(|| Span(Span::secs(RATE_SECONDS).0 / u64::from(starts)))
     }
 
     fn forget(&mut self, second: u64) {
@@ -104,27 +111,26 @@ impl Health {
     }
 
     /// The gap that the lane has now, if it has one or its rate is known.
-    fn present_gap(&self, limits: &Limits, starts: u32) -> Option<Span> {
+    fn present_gap(&self, limits: &Limits, by_rate: Option<Span>) -> Option<Span> {
         let gap = self.every(limits);
-        let by_rate = || Span(Span::secs(RATE_SECONDS).0 / u64::from(starts));
-        if gap > Span::ZERO { Some(gap) } else { (starts >= KNOWN_BY).then(by_rate) }
+        if gap > Span::ZERO { Some(gap) } else { by_rate }
     }
 
     /// The gap that being throttled without a date sets (L7).
-    pub(crate) fn throttled_gap(&self, limits: &Limits, starts: u32) -> Span {
-        let Some(present) = self.present_gap(limits, starts) else { return FIRST_GAP };
+    pub(crate) fn throttled_gap(&self, limits: &Limits, by_rate: Option<Span>) -> Span {
+        let Some(present) = self.present_gap(limits, by_rate) else { return FIRST_GAP };
         let own = limits.every.unwrap_or(self.slow.ground.max(FIRST_GAP));
         present.times(2).min(own.times(MOST_SLOWED)).max(present)
     }
 
     /// Throttled without a date: slower and narrower (L7). `newest` is the last attempt reserved,
-    /// `starts` how often the lane started in the last ten seconds.
+    /// `by_rate` the gap between the lane's starts of late, if that is known.
     pub(crate) fn throttled(
         &mut self,
         attempt: AttemptId,
         newest: AttemptId,
         limits: &Limits,
-        starts: u32,
+        by_rate: Option<Span>,
         now: Time,
     ) {
         self.streak = 0;
@@ -132,8 +138,8 @@ impl Health {
             return;
         }
         self.judged = newest;
-        let present = self.present_gap(limits, starts);
-        let gap = self.throttled_gap(limits, starts);
+        let present = self.present_gap(limits, by_rate);
+        let gap = self.throttled_gap(limits, by_rate);
         if self.slow.gap == Span::ZERO {
             self.slow.ground = limits.every.or(present).unwrap_or(NO_GAP);
         }
@@ -277,11 +283,11 @@ mod tests {
         let limits = wide(16);
         let mut health = Health::default();
         for n in 1..=16 {
-            health.throttled(AttemptId(n), AttemptId(16), &limits, 0, NOW);
+            health.throttled(AttemptId(n), AttemptId(16), &limits, None, NOW);
         }
         assert_eq!((health.every(&limits), health.narrowed), (Span::secs(1), Some(8)));
         for n in 17..=40 {
-            health.throttled(AttemptId(n), AttemptId(n), &limits, 0, NOW);
+            health.throttled(AttemptId(n), AttemptId(n), &limits, None, NOW);
         }
         assert_eq!((health.every(&limits), health.narrowed), (Span::secs(16), Some(1)));
     }
@@ -292,7 +298,7 @@ mod tests {
         let mut health = Health::default();
         let gaps = [6, 12, 24, 48, 48].map(Span::secs);
         for (n, gap) in (1..).zip(gaps) {
-            health.throttled(AttemptId(n), AttemptId(n), &limits, 0, NOW);
+            health.throttled(AttemptId(n), AttemptId(n), &limits, None, NOW);
             assert_eq!(health.every(&limits), gap);
         }
     }
@@ -301,7 +307,7 @@ mod tests {
     fn l7_a_throttled_lane_without_a_gap_starts_from_the_rate_it_had() {
         let limits = wide(4);
         let mut health = Health::default();
-        health.throttled(AttemptId(1), AttemptId(1), &limits, 50, NOW);
+        health.throttled(AttemptId(1), AttemptId(1), &limits, Some(Span::millis(200)), NOW);
         assert_eq!(health.every(&limits), Span::millis(400));
         assert_eq!(health.slow.refused, Some((Span::millis(200), NOW)));
     }
@@ -310,7 +316,7 @@ mod tests {
     fn l7_success_steps_back_by_quarters_and_not_into_the_gap_that_was_refused() {
         let limits = wide(4);
         let mut health = Health::default();
-        health.throttled(AttemptId(1), AttemptId(1), &limits, 50, NOW);
+        health.throttled(AttemptId(1), AttemptId(1), &limits, Some(Span::millis(200)), NOW);
         let step = |health: &mut Health, now: Time| {
             (0..5).for_each(|_| health.succeeded(&limits, now));
             health.every(&limits)
@@ -324,15 +330,32 @@ mod tests {
     }
 
     #[test]
-    fn l7_starts_are_counted_for_ten_seconds() {
+    fn l7_the_rate_of_a_lane_is_that_of_ten_seconds() {
         let mut recent = Recent::default();
         for n in 0..40u64 {
             recent.count(NOW + Span::millis(500 * n));
         }
-        assert_eq!(recent.starts(NOW + Span::secs(19)), 20);
-        assert_eq!(recent.starts(NOW + Span::secs(24)), 10);
-        assert_eq!(recent.starts(NOW + Span::secs(60)), 0);
+        assert_eq!(recent.gap(NOW + Span::secs(19)), Some(Span::millis(500)));
+        assert_eq!(recent.gap(NOW + Span::secs(24)), Some(Span::secs(1)));
+        assert_eq!(recent.gap(NOW + Span::secs(60)), None);
         recent.count(NOW);
-        assert_eq!(recent.starts(NOW + Span::secs(19)), 20, "too old to count");
+        assert_eq!(recent.gap(NOW + Span::secs(19)), Some(Span::millis(500)), "too old to count");
+    }
+
+    #[test]
+    fn l7_a_few_starts_tell_a_rate_if_they_were_no_burst() {
+        let counted = |seconds: &[u64]| {
+            let mut recent = Recent::default();
+            for &at in seconds {
+                recent.count(NOW + Span::secs(at));
+            }
+            recent.gap(NOW + Span::secs(9))
+        };
+        assert_eq!(counted(&[1, 5, 9]), Some(Span(3_333_333)));
+        assert_eq!(counted(&[4, 9]), Some(Span::secs(5)));
+        assert_eq!(counted(&[5, 8, 9]), None, "the first is too new");
+        assert_eq!(counted(&[0]), None, "one start has no rate");
+        assert_eq!(counted(&[9; 19]), None);
+        assert_eq!(counted(&[9; 20]), Some(Span::millis(500)));
     }
 }

@@ -99,8 +99,12 @@ pub enum Mutant {
     ThrottledForEver,
     /// B2: a call is repeated however often the process dies under it.
     CrashesForEver,
-    /// L4: history is forgotten without a margin for attempts that arrive out of order.
-    TrimmedAtOnce,
+    /// B2: the process died only under the call that led those which shared a request.
+    SharersUnscathed,
+    /// W1: a call that comes back to a paused lane is skipped, however long it would wait.
+    PauseAtOnce,
+    /// L7: a request that is not processed is sent again without end.
+    UnprocessedForEver,
     /// W1: a call that costs more than 1 has no budget.
     CostlyWait,
     /// W1: a call that shares another's request has no budget.

@@ -25,6 +25,8 @@ pub enum Write {
     Call(CallRecord),
     /// An attempt is promised (L4).
     Reserve(Reservation),
+    /// Its call went for reasons of its own; it is made for another that shared it (C2).
+    HandOver(LaneId, AttemptId, CallId),
     /// Its real start is known, and so where it counts.
     Started(LaneId, AttemptId, Time),
     /// It has ended and is now history.

@@ -321,7 +321,6 @@ impl Core {
         // to arrive; with that as a margin, no attempt below a forgotten one is still needed.
         let lane = &self.lanes[number];
         let margin = self.settings.send_within(lane.latest) + lane.most_slack;
-        let margin = if Mutant::TrimmedAtOnce.on() { Span::ZERO } else { margin };
         let memory = lane.memory() + margin;
         let lane = &mut self.lanes[number];
         let forgotten = lane.ledger.trim(memory, now, lane.binding_finish(memory, now));

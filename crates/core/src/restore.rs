@@ -198,8 +198,15 @@ impl Restore {
             event: next.event,
         };
         let jobs: Vec<(JobId, u32)> = core.jobs.iter().map(|(n, job)| (job.id, n)).collect();
-        for reservation in &self.crashed {
-            core.count_crash(reservation.call);
+        // Of a call with several open attempts the process died once.
+        let mut died: Vec<CallId> = self.crashed.iter().map(|it| it.call).collect();
+        died.sort_unstable();
+        died.dedup();
+        if !Mutant::SharersUnscathed.on() {
+            died.extend(core.sharers(&died));
+        }
+        for &call in &died {
+            core.count_crash(call);
         }
         let mut late = Vec::new();
         for &(_, job) in &jobs {
@@ -210,8 +217,8 @@ impl Restore {
         for job in late {
             core.begin_late(job, now, &mut self.plan);
         }
-        for reservation in self.crashed {
-            core.crashed(reservation.call, now, &mut self.plan);
+        for call in died {
+            core.crashed(call, now, &mut self.plan);
         }
         for &(id, job) in &jobs {
             if core.jobs.get(job).is_some_and(|it| it.id == id) && core.ends(job) {
@@ -436,6 +443,39 @@ impl Core {
     /// What a crash does to a call that somebody here can run.
     fn on_crash(&self, call: u32) -> OnCrash {
         self.kinds[self.jobs[self.calls[call].job].kind as usize].on_crash
+    }
+
+    /// The calls that shared the requests of these when the process died (C2).
+    fn sharers(&self, of: &[CallId]) -> Vec<CallId> {
+        let mut requests: BTreeMap<(u32, &[u8]), CallId> = BTreeMap::new();
+        for &id in of {
+            let Some(call) = self.call_numbered(id).map(|call| &self.calls[call]) else { continue };
+            if let Some(key) = self.jobs[call.job].cache_key().filter(|_| !call.is_settled()) {
+                requests.insert((call.lane, key), id);
+            }
+        }
+        if requests.is_empty() {
+            return Vec::new();
+        }
+        let jobs = self.jobs.iter().filter(|(job, state)| {
+            // One that came due after that had not begun, and nothing tells when it did.
+            state.cache_key().is_some() && !(state.due().is_some() && self.untouched(*job))
+        });
+        let calls = jobs.flat_map(|(_, job)| {
+            let open = |&&call: &&u32| !self.calls[call].is_settled();
+            let stages = job.calls.iter().filter(open).map(|&call| self.calls[call].stage);
+            let stage = stages.min();
+            let present = move |&&call: &&u32| Some(self.calls[call].stage) == stage;
+            job.calls.iter().filter(open).filter(present).copied()
+        });
+        let shared = calls.filter(|&call| {
+            let Call { lane, job, state, .. } = self.calls[call];
+            let key = self.jobs[job].cache_key().map(|key| (lane, &**key));
+            let leader = key.and_then(|key| requests.get(&key));
+            let follows = leader.is_some_and(|&leader| leader != self.call_id(call));
+            follows && state == State::Staged
+        });
+        shared.map(|call| self.call_id(call)).collect()
     }
 
     /// The process died during a call: whatever the clocks say now, it had begun.

@@ -1,11 +1,13 @@
 //! Room: how many calls may wait, in all and on each lane (Q1), and how full that is (Q3).
 
 use crate::call::{Call, State, Step};
-use crate::core::Core;
+use crate::core::{Core, Job};
+use crate::group::Group;
 use crate::job::{Admission, Submission, SubmitError};
 use crate::lane::{Demand, Lane};
 use crate::limits::Portion;
 use crate::mutant::Mutant;
+use crate::pool::Need;
 use crate::priority::Priority;
 use crate::settings::PoolSettings;
 use crate::submit::NO_LANE;
@@ -187,20 +189,42 @@ impl Core {
         now: Now,
     ) -> Result<Option<Admission>, SubmitError> {
         let spec = &submission.spec;
-        let priority = submission.priority.unwrap_or_default();
         let first = lanes[..spec.stages[0].len()].iter().zip(0u16..);
         let applies = |index: u16| !spec.not_applicable.contains(&index);
-        let lanes = || first.clone().filter(|(_, index)| applies(*index)).map(|(&lane, _)| lane);
-        let calls = u32::try_from(lanes().count()).unwrap_or(u32::MAX);
+        let lanes = first.filter(|(_, index)| applies(*index)).map(|(&lane, _)| lane);
+        self.refusal_of(submission.priority.unwrap_or_default(), kind, lanes, now)
+    }
+
+    /// The refusal of work that waits to be due and is to begin now instead.
+    pub(crate) fn refusal_to_begin(
+        &mut self,
+        job: u32,
+        now: Now,
+    ) -> Result<Option<Admission>, SubmitError> {
+        let Job { kind, priority, stage, .. } = self.jobs[job];
+        let calls = self.jobs[job].calls.iter().map(|&call| &self.calls[call]);
+        let begin = calls.filter(|call| call.stage == stage && self.jobs[job].applies(call.index));
+        let lanes: Vec<u32> = begin.map(|call| call.lane).collect();
+        self.refusal_of(priority, kind, lanes.into_iter(), now)
+    }
+
+    /// The refusal of calls on these lanes.
+    fn refusal_of(
+        &mut self,
+        priority: Priority,
+        kind: u32,
+        mut lanes: impl Iterator<Item = u32> + Clone,
+        now: Now,
+    ) -> Result<Option<Admission>, SubmitError> {
+        let calls = u32::try_from(lanes.clone().count()).unwrap_or(u32::MAX);
         let in_all = self.counts_in_all(kind);
         let room = self.room.allowed(priority);
         if in_all && calls > room {
             return Err(SubmitError::NeverRoom { calls, room });
         }
         // A lane that does not exist yet is empty.
-        let full = lanes()
-            .filter(|&lane| lane != NO_LANE)
-            .find(|&lane| !self.lanes[lane].room.fits(1, priority));
+        let is_full = |lane: u32| lane != NO_LANE && !self.lanes[lane].room.fits(1, priority);
+        let full = lanes.find(|&lane| is_full(lane));
         if let Some(lane) = full {
             let retry_at = self.lane_room_at(lane, now).map(|at| now.wall_time(at));
             let lane = Some(self.lanes[lane].name.clone());
@@ -217,14 +241,39 @@ impl Core {
     /// only running calls hold it.
     fn lane_room_at(&self, lane: u32, now: Now) -> Option<Time> {
         let lane = &self.lanes[lane];
-        let heads = Priority::ALL.into_iter().filter_map(|priority| {
-            let cost = lane.queues.head(priority)?.cost.get();
+        if lane.paused {
+            return None;
+        }
+        let opening = |priority: Priority, cost: u32| {
             let demand = Demand { priority, rank: priority, cost };
-            Some(lane.opening(demand).latest(self.group_opening(lane, cost)).at)
-        });
-        let opens = heads.min().filter(|_| !lane.paused)?;
-        let busy = lane.taken() >= lane.width() && opens <= now.time;
-        (!busy).then(|| opens.max(now.time + AGAIN))
+            lane.opening(demand).latest(self.group_opening(lane, cost)).at
+        };
+        let heads = || Priority::ALL.into_iter().filter_map(|at| Some((at, lane.queues.head(at)?)));
+        let opens = if heads().next().is_some() {
+            let free = heads().filter_map(|(priority, head)| {
+                let at = opening(priority, head.cost.get());
+                let held = self.slots_are_taken(lane) || self.lacks_worker(lane, head.call);
+                (at > now.time || !held).then_some(at)
+            });
+            free.min()
+        } else {
+            // Those that ask the cache, and those that share a request, stand in no queue.
+            let at = opening(Priority::Background, 1);
+            (at > now.time || !self.slots_are_taken(lane)).then_some(at)
+        };
+        opens.map(|at| at.max(now.time + AGAIN))
+    }
+
+    fn slots_are_taken(&self, lane: &Lane) -> bool {
+        let group = lane.group.map(|group| &self.groups[group]);
+        lane.taken() >= lane.width() || group.is_some_and(Group::is_full)
+    }
+
+    /// Whether a waiting call starts only when another one ends, for want of a worker.
+    fn lacks_worker(&self, lane: &Lane, call: u32) -> bool {
+        let need = self.need(lane, call);
+        let has_its_share = need == Need::Slot && lane.workers > self.pool.lane_cap();
+        has_its_share || self.pool.door(need).is_none() && self.pool.grows_at().is_none()
     }
 
     /// When a call of any lane may leave its queue. All lanes are looked at, once in a turn however

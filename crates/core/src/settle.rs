@@ -78,9 +78,9 @@ impl Core {
         match &told.verdict {
             // A date that is no later than the gap would be helps no more than none (L6).
             Verdict::Throttled { .. } => {
-                let starts = recent.starts(now.time);
-                if dated.is_none_or(|after| after < health.throttled_gap(&limits, starts)) {
-                    health.throttled(attempt, newest, &limits, starts, now.time);
+                let by_rate = recent.gap(now.time);
+                if dated.is_none_or(|after| after < health.throttled_gap(&limits, by_rate)) {
+                    health.throttled(attempt, newest, &limits, by_rate, now.time);
                 }
             }
             Verdict::Failed { about: About::Call, .. } => health.answered(),
@@ -173,9 +173,7 @@ impl Core {
         match verdict {
             Verdict::Unused => {
                 self.return_to_queue(call);
-                if self.calls[call].requests() == 0 {
-                    self.watch_start(call);
-                }
+                self.watch_starts(call);
                 // Limits may have changed while it was out.
                 self.fail_if_impossible(call, now, plan);
             }
@@ -184,22 +182,13 @@ impl Core {
                 if Mutant::PlaceLost.on() {
                     self.calls[call].place.joined_at = now.time;
                 }
-                self.send_again(
-                    call,
-                    |call| call.throttles > MOST_THROTTLES && !Mutant::ThrottledForEver.on(),
-                    "throttled",
-                    now,
-                    plan,
-                );
+                let too_often = |core: &Core, call: u32| {
+                    let throttles = core.calls[call].throttles;
+                    throttles > MOST_THROTTLES && !Mutant::ThrottledForEver.on()
+                };
+                self.send_again(call, too_often, "throttled", now, plan);
             }
-            Verdict::NotProcessed if self.calls[call].unprocessed < MOST_UNPROCESSED => {
-                self.shared_by(call, |call| call.unprocessed += 1);
-                self.send_again(call, |_| false, "not_processed", now, plan);
-            }
-            Verdict::NotProcessed => {
-                let failure = Failure::transient("not_processed");
-                self.fail(call, failure, None, now, roll, plan);
-            }
+            Verdict::NotProcessed => self.not_processed(call, now, roll, plan),
             Verdict::Throttled { again: false, .. } => {
                 let outcome = Outcome::Failed(Failure::transient("throttled"));
                 self.settle_all(call, &outcome, now, plan);
@@ -222,6 +211,26 @@ impl Core {
                 self.share(call, &mut act, plan);
             }
         }
+    }
+
+    /// A request that its upstream did not process costs a call nothing, for so many times (L7). While
+    /// one of those that shared it may still ask for nothing, all that have attempts left go on with it.
+    fn not_processed(&mut self, call: u32, now: Now, roll: u64, plan: &mut Plan) {
+        let free =
+            |call: &Call| call.unprocessed < MOST_UNPROCESSED || Mutant::UnprocessedForEver.on();
+        let followers = self.followers.get(&call).into_iter().flatten();
+        if !followers.chain([&call]).any(|&sharer| free(&self.calls[sharer])) {
+            let failure = Failure::transient("not_processed");
+            return self.fail(call, failure, None, now, roll, plan);
+        }
+        self.shared_by(call, |call| if free(call) { call.unprocessed += 1 } else { call.tried() });
+        self.send_again(call, Core::is_spent, "not_processed", now, plan);
+    }
+
+    /// Whether a call has had all its attempts (R1).
+    fn is_spent(&self, call: u32) -> bool {
+        let Call { job, attempts, .. } = self.calls[call];
+        attempts >= self.jobs[job].retry().attempts.get()
     }
 
     /// A shared attempt is one attempt of every call that shared it (R1, C2).
@@ -306,9 +315,7 @@ impl Core {
         }
         self.shared_by(call, Call::tried);
         let spent = |core: &Core, other: u32| {
-            let call = if Mutant::FailsWithLeader.on() { call } else { other };
-            let retry = core.jobs[core.calls[call].job].retry();
-            core.calls[call].attempts >= retry.attempts.get()
+            core.is_spent(if Mutant::FailsWithLeader.on() { call } else { other })
         };
         let (through, leads) = self.part(call, spent);
         if let Some(leads) = leads {
@@ -325,12 +332,12 @@ impl Core {
     fn send_again(
         &mut self,
         call: u32,
-        too_often: impl Fn(&Call) -> bool,
+        too_often: impl Fn(&Core, u32) -> bool,
         class: &str,
         now: Now,
         plan: &mut Plan,
     ) {
-        let (through, leads) = self.part(call, |core, call| too_often(&core.calls[call]));
+        let (through, leads) = self.part(call, too_often);
         if let Some(leads) = leads {
             if leads == call {
                 self.return_to_queue(call);
@@ -525,8 +532,14 @@ impl Core {
         match self.attempts.get_mut(&attempt) {
             Some(known) if self.calls[number].state == State::Running => {
                 known.call = Some(heir);
+                let lane = self.lanes[known.lane].id;
                 self.step(heir, Step::TakeOver);
                 self.calls[heir].attempt = attempt;
+                // What a crash makes of an attempt is for the kind to say that made it (B2).
+                let kind = |call: u32| self.jobs[self.calls[call].job].kind;
+                if kind(heir) == kind(number) {
+                    plan.writes.push(Write::HandOver(lane, attempt, self.call_id(heir)));
+                }
             }
             _ => self.join_queue(heir, now, plan),
         }

@@ -131,15 +131,14 @@ impl Core {
             self.take_the_lead(call, leader, &lookup.key);
             self.join_queue(call, now, plan);
         } else if let Some(leader) = leader {
-            self.calls[call].place.joined_at = self.may_start_at(self.calls[call].job, now);
+            self.take_place(call, now);
             self.follow(call, leader);
             // Only its record tells of a call that `moved` added.
             if self.begins_late(call) {
                 self.write_call(call, plan);
             }
-            if self.calls[leader].state == State::Queued {
-                self.skip_if_hopeless(leader, now, plan);
-                self.skip_if_paused(call, now, plan);
+            if self.calls[leader].state != State::Running && !self.skip_if_paused(call, now, plan) {
+                self.skip_if_hopeless(call, now, plan);
             }
         } else {
             self.same_calls.insert(lane, &lookup.key, call);
@@ -148,13 +147,13 @@ impl Core {
     }
 
     /// Whether a waiting call would be made later than another for its lower priority alone.
-    fn goes_later(&self, waiting: u32, other: u32) -> bool {
+    pub(crate) fn goes_later(&self, waiting: u32, other: u32) -> bool {
         let priority = |call: u32| self.jobs[self.calls[call].job].priority;
         self.calls[waiting].state == State::Queued && priority(other) < priority(waiting)
     }
 
     /// The more urgent of the same calls stands for all; should it go, they have their places yet.
-    fn take_the_lead(&mut self, call: u32, leader: u32, key: &[u8]) {
+    pub(crate) fn take_the_lead(&mut self, call: u32, leader: u32, key: &[u8]) {
         let lane = self.calls[call].lane;
         self.unqueue(leader);
         self.same_calls.remove(lane, key, leader);
@@ -280,12 +279,7 @@ impl Core {
 
     /// Joins the lane's queue, or is skipped at once if the lane opens too late (W1).
     pub(crate) fn join_queue(&mut self, call: u32, now: Now, plan: &mut Plan) {
-        let job = &self.jobs[self.calls[call].job];
-        let seq = (job.id.0 << 16) | u64::from(self.calls[call].index);
-        if self.calls[call].place.joined_at == Time::ZERO {
-            self.calls[call].place.joined_at = self.may_start_at(self.calls[call].job, now);
-        }
-        self.calls[call].place.seq = seq;
+        self.take_place(call, now);
         self.calls[call].max_wait = self.max_wait(call);
         if matches!(self.calls[call].state, State::Staged | State::Asking | State::Due) {
             self.watch_start(call);
@@ -301,6 +295,14 @@ impl Core {
         }
     }
 
+    /// A call has one place from the moment it first waits, also while it follows another, through
+    /// retries and restarts.
+    fn take_place(&mut self, call: u32, now: Now) {
+        if self.calls[call].place.joined_at == Time::ZERO {
+            self.calls[call].place.joined_at = self.may_start_at(self.calls[call].job, now);
+        }
+    }
+
     /// Whether its job's record does not tell when it joined the queue.
     pub(crate) fn begins_late(&self, call: u32) -> bool {
         self.jobs[self.calls[call].job].stage > 0 || self.calls[call].hops > 0
@@ -308,8 +310,6 @@ impl Core {
 
     /// Comes back to the queue after a restart, at its old place; the lane is looked at later.
     pub(crate) fn rejoin(&mut self, call: u32) {
-        let job = &self.jobs[self.calls[call].job];
-        self.calls[call].place.seq = (job.id.0 << 16) | u64::from(self.calls[call].index);
         self.calls[call].max_wait = self.max_wait(call);
         if self.calls[call].requests() == 0 {
             self.watch_start(call);
@@ -318,17 +318,19 @@ impl Core {
         self.line_up(call);
     }
 
-    /// Skips a call that joins a lane which was stopped by hand, if its caller named a budget; says
-    /// whether it did.
+    /// Skips a call whose caller named a budget if its lane was stopped by hand before the call
+    /// joined it, or for as long as that budget since; says whether it did.
     fn skip_if_paused(&mut self, call: u32, now: Now, plan: &mut Plan) -> bool {
-        let Some(found) = self.calls.get(call).filter(|found| !found.is_settled()) else {
-            return true;
-        };
-        let job = &self.jobs[found.job];
-        let Some(max_wait) = job.max_wait.filter(|_| self.lanes[found.lane].paused) else {
+        let found = &self.calls[call];
+        let (job, lane) = (&self.jobs[found.job], &self.lanes[found.lane]);
+        let Some(max_wait) = job.max_wait.filter(|_| lane.paused) else {
             return false;
         };
-        if Mutant::MaxWaitIgnored.on() {
+        let joined_paused = found.place.joined_at >= lane.paused_at;
+        let waits = !joined_paused
+            && !Mutant::PauseAtOnce.on()
+            && now.time.since(lane.paused_at) < max_wait;
+        if waits || Mutant::MaxWaitIgnored.on() {
             return false;
         }
         let skip = Skip::Paused { max_wait, priority: job.priority };
@@ -397,13 +399,18 @@ impl Core {
         }
     }
 
-    /// Skips a waiting call whose lane or group opens later than it would wait, and its followers.
+    /// Skips a waiting call whose lane or group opens later than it would wait, and its followers;
+    /// a follower by itself, for the request that it waits for.
     pub(crate) fn skip_if_hopeless(&mut self, call: u32, now: Now, plan: &mut Plan) {
-        let least = self.held_least(call).any;
+        let Call { state, leader, .. } = self.calls[call];
+        let (request, least) = match state {
+            State::Joined => (leader, self.own_least(call).any),
+            _ => (call, self.held_least(call).any),
+        };
         if least == ANY_WAIT || Mutant::MaxWaitIgnored.on() {
             return;
         }
-        let job = &self.jobs[self.calls[call].job];
+        let job = &self.jobs[self.calls[request].job];
         let (priority, cost) = (job.priority, job.cost.get());
         let lane = &self.lanes[self.calls[call].lane];
         let demand = Demand { priority, rank: priority, cost };
@@ -446,6 +453,16 @@ impl Core {
         }
     }
 
+    /// The request of a call was not sent after all: it and those that share it may still start too late.
+    pub(crate) fn watch_starts(&mut self, leader: u32) {
+        let followers = self.followers.get(&leader).cloned().unwrap_or_default();
+        for call in followers.into_iter().chain([leader]) {
+            if self.calls[call].requests() == 0 {
+                self.watch_start(call);
+            }
+        }
+    }
+
     pub(crate) fn watch_start(&mut self, call: u32) {
         let within = self.jobs[self.calls[call].job].start_within();
         if within != ANY_WAIT {
@@ -456,8 +473,11 @@ impl Core {
 
     /// Puts a queued call into its lane's indexes.
     pub(crate) fn line_up(&mut self, call: u32) {
-        let Call { lane, place, .. } = self.calls[call];
+        let Call { lane, index, .. } = self.calls[call];
         let job = &self.jobs[self.calls[call].job];
+        // Unlike moments, numbers differ: no two calls have the same place.
+        self.calls[call].place.seq = (job.id.0 << 16) | u64::from(index);
+        let place = self.calls[call].place;
         let lane_state = &mut self.lanes[lane];
         let waiting = Waiting { place, call, cost: job.cost };
         let first = lane_state.queues.push(job.priority, job.tenant, waiting);
@@ -470,8 +490,9 @@ impl Core {
             self.hold_budget(call, Least::default(), least);
         }
         self.waiting += 1;
-        // Only a new head can change when the lane is looked at next, or a tenant's turn.
-        if first {
+        // Only a new head can change when the lane is looked at next, or a tenant's turn; a budget
+        // only while the lane is paused.
+        if first || self.lanes[lane].paused {
             self.touch_lane(lane);
         }
     }

@@ -53,7 +53,7 @@ impl Core {
         let kind = self.check(&submission)?;
         let lanes = self.check_lanes(&submission.spec, submission.priority.unwrap_or_default())?;
         if let Some(first) = self.same_work(&submission, now) {
-            return Ok(self.duplicate(first, submission, now, plan));
+            return self.duplicate(first, submission, now, plan);
         }
         let due = submission.due.later(now);
         let bound = entry == Entry::New && due.is_none() && !Mutant::NoBound.on();
@@ -338,19 +338,30 @@ impl Core {
         submission: Submission,
         now: Now,
         plan: &mut Plan,
-    ) -> Admission {
+    ) -> Result<Admission, SubmitError> {
         let id = self.jobs[first].id;
-        match submission.spec.on_duplicate {
+        Ok(match submission.spec.on_duplicate {
             OnDuplicate::Join => {
                 self.join(first, &submission, now, plan);
                 Admission::Joined(id)
             }
             OnDuplicate::Replace if self.still_waits(first) => {
+                // Work that was due later entered whatever waits: now it needs room (Q1).
+                if self.waits_to_be_due(first)
+                    && submission.due.later(now).is_none()
+                    && let Some(refused) = self.refusal_to_begin(first, now)?
+                {
+                    return Ok(refused);
+                }
                 self.replace(first, submission, now, plan);
                 Admission::Replaced(id)
             }
             OnDuplicate::Refuse | OnDuplicate::Replace => Admission::Duplicate(id),
-        }
+        })
+    }
+
+    fn waits_to_be_due(&self, job: u32) -> bool {
+        self.jobs[job].due().is_some_and(|due| self.due.contains(due, job))
     }
 
     /// One more caller: the higher priority counts, and each keeps its own deadline (D1).
@@ -389,7 +400,7 @@ impl Core {
     fn replace(&mut self, job: u32, submission: Submission, now: Now, plan: &mut Plan) {
         let (due, deadline) = (submission.due.later(now), deadline(&submission, now));
         plan.writes.push(Write::Payload(self.jobs[job].id, submission.payload));
-        let waited_to_be_due = self.jobs[job].due().is_some_and(|due| self.due.contains(due, job));
+        let waited_to_be_due = self.waits_to_be_due(job);
         self.leave_due(job);
         self.jobs[job].set_due(due);
         self.unwatch_deadline(job);
@@ -457,7 +468,7 @@ impl Core {
             // one that is out and may come back.
             self.calls[call].max_wait = self.calls[call].max_wait.max(self.max_wait(call));
         }
-        for call in calls {
+        for &call in &calls {
             if queued(self, call) {
                 self.line_up(call);
             }
@@ -465,6 +476,22 @@ impl Core {
         for (leader, before) in shared {
             self.share_budgets(leader, before);
         }
+        for call in calls {
+            self.overtake(call);
+        }
+    }
+
+    /// A call that follows one of lower priority, which waits yet, goes first itself (C2).
+    fn overtake(&mut self, call: u32) {
+        let Call { state, leader, job, .. } = self.calls[call];
+        if state != State::Joined || !self.goes_later(leader, call) {
+            return;
+        }
+        let key = self.jobs[job].cache_key().cloned().expect("only cached calls are shared");
+        self.unfollow(call);
+        self.take_the_lead(call, leader, &key);
+        self.step(call, Step::Queue);
+        self.line_up(call);
     }
 }
 

@@ -311,6 +311,7 @@ fn faults(world: &mut World, rng: &mut Rng, end: Time, bursts: &[Time]) {
                     hang_some(world, rng, at, end);
                     continue;
                 }
+                _ if rng.one_in(2) => Act::Temper(lane, Temper::refusing()),
                 _ => Act::Temper(lane, Temper::stubborn()),
             };
             world.act_at(at, act);

@@ -281,6 +281,7 @@ impl Book {
                 self.run_reserved(reservation.attempt, reservation.call.job);
                 self.reserved(reservation);
             }
+            Write::HandOver(_, attempt, call) => self.handed_over(*attempt, *call),
             Write::Started(_, attempt, at) => self.start_durable(*attempt, *at),
             Write::Lane(record) => {
                 self.lane_ids.insert(record.id, record.name.clone());

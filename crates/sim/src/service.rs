@@ -117,6 +117,11 @@ impl Temper {
         Temper { latency: HUNG, hangs: 100, ..Temper::healthy() }
     }
 
+    /// Processes nothing that comes, and says so.
+    pub(crate) fn refusing() -> Temper {
+        Temper { unprocessed: 100, ..Temper::healthy() }
+    }
+
     /// Throttles whatever comes.
     pub(crate) fn stubborn() -> Temper {
         Temper { stubborn: true, ..Temper::healthy() }

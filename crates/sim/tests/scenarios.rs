@@ -18,5 +18,7 @@ mod room;
 mod same_work;
 #[path = "scenarios/services.rs"]
 mod services;
+#[path = "scenarios/shared.rs"]
+mod shared;
 #[path = "scenarios/waiting.rs"]
 mod waiting;

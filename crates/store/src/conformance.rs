@@ -226,15 +226,17 @@ fn a_later_write_of_a_batch_sees_the_earlier_ones(place: &mut Place) {
 }
 
 fn an_attempt_leaves_its_trace_until_forgotten(place: &mut Place) {
+    let heir = CallId { job: JobId(77), index: 3 };
     place.commit(&[1, 2, 3].map(|id| Write::Reserve(attempt(1, id))));
     place.commit(&[
         Write::Started(LaneId(1), AttemptId(1), Time(70)),
         Write::Ended(LaneId(1), AttemptId(1), Time(80)),
         Write::Started(LaneId(1), AttemptId(2), Time(75)),
+        Write::HandOver(LaneId(1), AttemptId(2), heir),
         Write::Release(LaneId(1), AttemptId(3)),
     ]);
     let first = Reservation { at: Time(70), ended_at: Some(Time(80)), ..attempt(1, 1) };
-    let second = Reservation { at: Time(75), ..attempt(1, 2) };
+    let second = Reservation { at: Time(75), call: heir, ..attempt(1, 2) };
     assert_eq!(place.records(), [first, second].map(Record::Reservation));
     // A trace can go alone, too.
     place.commit(&[Write::Release(LaneId(1), AttemptId(1))]);

@@ -73,6 +73,9 @@ impl Tables {
                 let before = self.attempts.insert(reservation.attempt, reservation);
                 assert!(before.is_none(), "numbers of attempts are never used twice");
             }
+            Write::HandOver(_, id, call) => {
+                self.attempts.entry(id).and_modify(|attempt| attempt.call = call);
+            }
             Write::Started(_, id, at) => {
                 self.attempts.entry(id).and_modify(|attempt| attempt.at = at);
             }

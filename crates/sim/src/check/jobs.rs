@@ -45,6 +45,8 @@ pub(super) struct CallBook {
     /// Times it was throttled (L6), and times the process died under it (B2).
     pub(super) throttles: u16,
     pub(super) crashes: u16,
+    /// The process after the last one that died under it opened then.
+    pub(super) survived_at: Time,
     /// It has to settle in this turn.
     pub(super) through: bool,
     /// What others' attempts count for it is not known.
@@ -450,6 +452,7 @@ pub(super) fn new_call(lane: &Arc<str>, stage: u16) -> CallBook {
         unprocessed: 0,
         throttles: 0,
         crashes: 0,
+        survived_at: Time::ZERO,
         through: false,
         unsure: false,
         was: State::Staged,

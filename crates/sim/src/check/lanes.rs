@@ -28,6 +28,8 @@ pub(super) struct InForce {
 pub(super) struct Try {
     pub(super) id: AttemptId,
     pub(super) call: CallId,
+    /// The call that goes on with it.
+    pub(super) owner: CallId,
     pub(super) priority: Priority,
     pub(super) cost: u32,
     /// Workers of the pool that it keeps: one or none.

@@ -336,7 +336,12 @@ impl Book {
                 let call = &self.jobs[&better.id.job].calls[usize::from(better.id.index)];
                 call.stage > 0 && better.joined_at == self.now.time
             };
-            let mut lacking = lacking.iter().filter(|(_, better, of)| *of == need && !new(better));
+            // One behind an interactive call needed its lane's first worker before that one took it.
+            let other = |(name, _, of): &&(Arc<str>, Waiting, Need)| {
+                *of == Need::Slot && self.opened_by_interactive(name)
+            };
+            let lacking = lacking.iter().filter(|found| !other(found));
+            let mut lacking = lacking.filter(|(_, better, of)| *of == need && !new(better));
             if let Some((name, better, _)) = lacking.find(|(_, better, _)| better.key() < front) {
                 let words = format!(
                     "job {} on {name} ({} as {}) lost its worker to job {} ({} as {})",
@@ -345,6 +350,16 @@ impl Book {
                 return self.broken("P1", words);
             }
         }
+    }
+
+    /// Whether an interactive call was the first that a lane runs, and started in this turn.
+    fn opened_by_interactive(&self, lane: &Arc<str>) -> bool {
+        self.started.iter().filter(|started| started.need == Need::First).any(|started| {
+            let job = self.jobs.get(&started.id.job);
+            let job = job.filter(|job| job.priority == Priority::Interactive);
+            let call = job.and_then(|job| job.calls.get(usize::from(started.id.index)));
+            call.is_some_and(|call| call.lane == *lane)
+        })
     }
 
     /// The moments at which something must happen, whatever the lanes do.
@@ -507,12 +522,14 @@ impl Book {
                 })
             }
             Outcome::Skipped(Skip::StartWithin { start_within }) => {
-                let early = call.joined_at + *start_within > now && call.state != State::Shared;
+                let early = call.joined_at + *start_within > now;
                 early.then(|| ("W1", format!("job {id} skipped before its start_within")))
             }
             Outcome::Skipped(Skip::Paused { max_wait, priority }) => {
                 let lane = &self.lanes[&call.lane];
+                let since = if call.joined_at < lane.paused_at { *max_wait } else { Span::ZERO };
                 let honest = (lane.paused || lane.resumed_at == now)
+                    && lane.paused_at + since <= now
                     && job.spec.max_wait == Some(*max_wait)
                     && *priority == job.priority;
                 (!honest).then(|| ("W1", format!("job {id} skipped for a pause that is none")))

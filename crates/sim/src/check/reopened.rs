@@ -11,7 +11,7 @@ impl Book {
     /// Whether an attempt goes on when the process dies.
     pub(crate) fn goes_on(&self, attempt: AttemptId) -> bool {
         let lane = self.tries.get(&attempt).and_then(|lane| self.lanes.get(lane));
-        let Some(id) = lane.and_then(|lane| lane.find(attempt)).map(|known| known.call) else {
+        let Some(id) = lane.and_then(|lane| lane.find(attempt)).map(|known| known.owner) else {
             return false;
         };
         let Some(job) = self.jobs.get(&id.job) else { return false };

@@ -1,9 +1,9 @@
 //! Calls have one outcome and jobs one report, and both are honest (J1, J2, J4, R1, B2).
 
-use paceline_core::{Answer, JobId, JobState, Outcome, Report, Skip, Until};
+use paceline_core::{Answer, CallId, JobId, JobState, OnCrash, Outcome, Report, Skip, Until};
 
 use super::Book;
-use super::jobs::{JobBook, State, new_call};
+use super::jobs::{JobBook, State, Wanted, new_call};
 use super::shared::MOST_AGAIN;
 
 impl Book {
@@ -103,7 +103,7 @@ impl Book {
         let repeats = kind.is_some_and(|kind| kind.on_crash == paceline_core::OnCrash::Repeat);
         let words = match &*failure.class {
             "cost" | "moved" => None,
-            "crash" => (repeats && call.crashes <= MOST_AGAIN)
+            "crash" => (repeats && call.crashes <= MOST_AGAIN && !call.unsure)
                 .then(|| ("B2", format!("job {id} gave up after {} crashes", call.crashes))),
             class => {
                 let goes_on = match call.was {
@@ -120,17 +120,40 @@ impl Book {
         }
     }
 
-    /// The call's reservation was open when its process died, and now the store knows (B2).
-    pub(super) fn call_crashed(&mut self, call: paceline_core::CallId) {
-        let Some(job) = self.jobs.get_mut(&call.job) else { return };
-        let repeats = |kind: &&paceline_core::KindTerms| {
-            kind.name == job.spec.kind && kind.on_crash == paceline_core::OnCrash::Repeat
+    /// The reservation of a call was open when its process died, and now the store knows: the process
+    /// died under those that shared it too (B2).
+    pub(super) fn call_crashed(&mut self, id: CallId) {
+        self.died_under(id);
+        let Some(job) = self.jobs.get(&id.job) else { return };
+        let call = job.calls.get(usize::from(id.index));
+        let lane = call.filter(|call| call.state != State::Settled).map(|call| call.lane.clone());
+        let (Some(lane), Some(key)) = (lane, job.spec.cache_key.clone()) else { return };
+        for (job, place) in self.sharers(&(lane, key)) {
+            let sharer = CallId { job, index: place as u16 };
+            let book = self.jobs.get_mut(&job).expect("it shares");
+            let call = &mut book.calls[place];
+            if sharer == id || call.joined_at >= self.opened_at {
+                continue;
+            }
+            // When it came due, and so whether it shared the request, nothing durable tells.
+            call.unsure |= book.due.is_some() || book.wanted_due != Wanted::Nothing;
+            self.died_under(sharer);
+        }
+    }
+
+    fn died_under(&mut self, id: CallId) {
+        let Some(job) = self.jobs.get_mut(&id.job).filter(|job| !job.parked) else { return };
+        let kind = self.setup.kinds.iter().find(|kind| kind.name == job.spec.kind);
+        let most = match kind.map(|kind| kind.on_crash) {
+            Some(OnCrash::Repeat) => MOST_AGAIN,
+            Some(OnCrash::Fail) => 0,
+            Some(OnCrash::End | OnCrash::TakeUp) | None => u16::MAX,
         };
-        let repeats = self.setup.kinds.iter().any(|kind| repeats(&kind));
-        let Some(call) = job.calls.get_mut(usize::from(call.index)) else { return };
-        if call.state != State::Settled {
+        let Some(call) = job.calls.get_mut(usize::from(id.index)) else { return };
+        if call.state != State::Settled && call.survived_at < self.opened_at {
+            call.survived_at = self.opened_at;
             call.crashes += 1;
-            call.through |= repeats && call.crashes > MOST_AGAIN;
+            call.through |= call.crashes > most && !call.unsure;
         }
     }
 }

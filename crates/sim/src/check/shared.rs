@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use paceline_core::{AttemptId, Blob, JobId, Priority, Time, Told, Verdict, backoff};
+use paceline_core::{AttemptId, Blob, JobId, Priority, Span, Time, Told, Verdict, backoff};
 
 use super::Book;
 use super::jobs::State;
@@ -43,8 +43,24 @@ impl Same {
 
 type SameKey = (Arc<str>, Blob);
 
+/// Whether a verdict asks for another attempt at the cost of this one.
+fn asks_again(verdict: &Verdict) -> bool {
+    match verdict {
+        Verdict::NotProcessed => true,
+        Verdict::Failed { failure, .. } => failure.retryable,
+        _ => false,
+    }
+}
+
+fn retry_after(verdict: &Verdict) -> Option<Span> {
+    match verdict {
+        Verdict::Failed { retry_after, .. } => *retry_after,
+        _ => None,
+    }
+}
+
 impl Book {
-    fn sharers(&self, key: &SameKey) -> Vec<(JobId, usize)> {
+    pub(super) fn sharers(&self, key: &SameKey) -> Vec<(JobId, usize)> {
         let jobs = self.jobs.iter().filter(|(_, job)| !job.parked);
         let jobs = jobs.filter(|(_, job)| job.spec.cache_key.as_ref() == Some(&key.1));
         let calls = jobs.flat_map(|(&id, job)| {
@@ -93,6 +109,10 @@ impl Book {
         }
         let sharers = self.sharers(&key);
         let mut next = Where::Waiting;
+        // While one of them may still ask for nothing, all go on with it.
+        let calls = || sharers.iter().map(|&(id, place)| &self.jobs[&id].calls[place]);
+        let mut calls = calls().filter(|call| call.joined_at < now);
+        let free = calls.any(|call| call.unprocessed < MOST_AGAIN);
         for &(id, place) in &sharers {
             let job = self.jobs.get_mut(&id).expect("listed above");
             let retry = job.spec.retry;
@@ -107,16 +127,18 @@ impl Book {
                     call.throttles += 1;
                     call.throttles > MOST_AGAIN
                 }
-                Verdict::NotProcessed => {
+                Verdict::NotProcessed if call.unprocessed < MOST_AGAIN => {
                     call.unprocessed += 1;
-                    // Whether it counts is up to whoever leads them.
-                    call.unsure |= call.unprocessed > MOST_AGAIN;
-                    next = if call.unsure { Where::Unknown } else { next };
                     false
                 }
-                Verdict::Failed { failure, retry_after, .. } if failure.retryable => {
+                Verdict::NotProcessed if free => {
                     call.failures += 1;
-                    let wait = retry_after.unwrap_or_else(|| backoff(&retry, call.failures, roll));
+                    call.failures >= retry.attempts.get()
+                }
+                verdict if asks_again(verdict) => {
+                    call.failures += 1;
+                    let wait = retry_after(verdict);
+                    let wait = wait.unwrap_or_else(|| backoff(&retry, call.failures, roll));
                     let until = now + wait;
                     let spent = call.failures >= retry.attempts.get();
                     next = match next {

@@ -1,6 +1,6 @@
 //! What becomes of an attempt: when it started, when its slot was free, when it ended (L4, L5).
 
-use paceline_core::{AttemptId, LaneId, Reservation, Span, Time};
+use paceline_core::{AttemptId, CallId, LaneId, Reservation, Span, Time};
 
 use super::Book;
 
@@ -33,6 +33,14 @@ impl Book {
         }
     }
 
+    /// The store knows that another call goes on with an attempt.
+    pub(super) fn handed_over(&mut self, attempt: AttemptId, to: CallId) {
+        let Some(name) = self.tries.get(&attempt).cloned() else { return };
+        if let Some(known) = self.lane(&name).find_mut(attempt) {
+            known.owner = to;
+        }
+    }
+
     pub(super) fn start_durable(&mut self, attempt: AttemptId, at: Time) {
         let Some(name) = self.tries.get(&attempt).cloned() else { return };
         let Some(known) = self.lane(&name).find_mut(attempt) else { return };
@@ -52,7 +60,7 @@ impl Book {
         let Some(known) = lane.find_mut(attempt) else { return };
         (known.end_durable, known.released) = (true, ended_at.is_none());
         let finished_at = known.finished_at.unwrap_or(restarted_at);
-        let (call, crashed) = (known.call, std::mem::take(&mut known.crashed));
+        let (call, crashed) = (known.owner, std::mem::take(&mut known.crashed));
         if let Some(ended_at) = ended_at.filter(|at| *at != finished_at) {
             let off = Span(ended_at.0.abs_diff(finished_at.0));
             self.broken("L2", format!("{name}: written as finished {off} off"));

@@ -47,12 +47,13 @@ impl LaneBook {
             return Some(gap);
         }
         // Whole seconds, this one included.
-        let from = (now.0 / 1_000_000).saturating_sub(9) * 1_000_000;
+        let ago = |seconds: u64| (now.0 / 1_000_000).saturating_sub(seconds) * 1_000_000;
         let known = self.tries.iter().filter(|t| t.start_known && !t.unused);
-        let starts =
-            known.filter(|t| t.started_at.0 >= from && t.start_told > self.slowed.counts_from);
-        let starts = starts.count() as u64;
-        (starts >= 20).then(|| Span(10_000_000 / starts))
+        let counted = known.filter(|t| t.start_told > self.slowed.counts_from);
+        let starts: Vec<u64> = counted.map(|t| t.started_at.0).filter(|at| *at >= ago(9)).collect();
+        // A few of them may be one burst, unless they began a while ago.
+        let lasts = starts.len() > 1 && starts.iter().any(|at| *at < ago(4));
+        (lasts || starts.len() >= 20).then(|| Span(10_000_000 / starts.len() as u64))
     }
 
     /// Throttled, perhaps with a date: says whether the lane slows down.

@@ -122,6 +122,7 @@ impl Book {
         let known = Try {
             id: reservation.attempt,
             call: reservation.call,
+            owner: reservation.call,
             priority: reservation.priority,
             cost: reservation.cost,
             workers: self.workers_of(reservation.call),

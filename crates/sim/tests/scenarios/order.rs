@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use paceline::turn::LaneAct;
-use paceline_core::{AcrossLanes, GroupLimits, Limits, OnCrash, Priority, Span};
+use paceline_core::{AcrossLanes, GroupLimits, Limits, OnCrash, Priority, Span, Window};
 use paceline_sim::*;
 
 #[test]
@@ -311,4 +311,22 @@ fn p1_a_call_that_was_ready_starts_although_its_lane_left_its_group() {
     world.tell_lane("arxiv", LaneAct::Change(Box::new(at_once(1))));
     let trace = world.run_for("10s");
     assert_eq!(moments(&trace, "start #2"), ["10.000"], "{trace}");
+}
+
+#[test]
+fn l3_nobody_in_a_group_spends_what_a_better_call_waits_for() {
+    let windows = vec![Window::new("5/10s".parse().expect("a rate"))];
+    let group = GroupLimits { windows, ..GroupLimits::default() };
+    let in_group = || Limits { group: Some("g".into()), ..at_once(9) };
+    let world = World::new().group("g", group).lane("a", in_group()).lane("b", in_group());
+    let mut world = world.kind("permit", OnCrash::Repeat).keeping_no_worker("permit").latency("0s");
+    world.submit(job(1).on("b").kind("permit"));
+    world.submit(job(2).on("a").cost(5));
+    // Younger calls that need no worker come all the time.
+    for n in 3..=40 {
+        world.submit(job(n).on("b").kind("permit"));
+        world.run_for("1s");
+    }
+    let trace = world.run_for("60s");
+    assert_eq!(moments(&trace, "start #2 "), ["10.000"], "{trace}");
 }

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use paceline::turn::LaneAct;
-use paceline_core::{Limits, OnCrash, Priority};
+use paceline_core::{GroupLimits, Limits, OnCrash, OnDuplicate, Priority};
 use paceline_sim::*;
 
 fn n(number: u32) -> NonZeroU32 {
@@ -216,4 +216,75 @@ fn q3_the_pool_grows_when_one_lane_is_full() {
     let trace = world.run_for("0s");
     // The first takes no slot; one slot came when the lane filled up, one comes now.
     assert_eq!(moments(&trace, "start").len(), 5, "{trace}");
+}
+
+#[test]
+fn q1_no_moment_is_named_where_a_lane_has_its_share_of_the_pool() {
+    let limits = Limits { max_waiting: Some(n(2)), ..at_once(20) };
+    let mut world = World::new().lane("nyaa", limits).latency("90s").settings(|settings| {
+        (settings.pool.base, settings.pool.max) = (n(4), n(4));
+    });
+    for n in 1..=5 {
+        world.submit(job(n).on("nyaa"));
+        world.run_for("1s");
+    }
+    // Three run: the first, and half of the pool.
+    world.submit(job(6).on("nyaa"));
+    insta::assert_snapshot!(world.run_for("1s"), @"
+    0.000 start #1 nyaa background
+    1.000 start #2 nyaa background
+    2.000 start #3 nyaa background
+    5.000 submit 6: no room on nyaa
+    ");
+}
+
+#[test]
+fn q1_no_moment_is_named_where_running_calls_fill_the_group() {
+    let limits = || Limits { group: Some("g".into()), max_waiting: Some(n(1)), ..at_once(5) };
+    let group = GroupLimits { in_flight: Some(n(1)), ..GroupLimits::default() };
+    let world = World::new().group("g", group).lane("a", limits()).lane("b", limits());
+    let mut world = world.latency("90s");
+    world.submit(job(1).on("a"));
+    world.run_for("1s");
+    world.submit(job(2).on("b"));
+    world.submit(job(3).on("b"));
+    insta::assert_snapshot!(world.run_for("1s"), @"
+    0.000 start #1 a background
+    1.000 submit 3: no room on b
+    ");
+}
+
+#[test]
+fn q1_a_lane_filled_by_calls_that_ask_the_cache_names_its_opening() {
+    let mut world = World::new().lane("nyaa", Limits { max_waiting: Some(n(2)), ..every("60s") });
+    let asking = (1..=3).map(|n| job(n).on("nyaa").cache_key(&n.to_string())).collect();
+    world.submit_all(asking);
+    insta::assert_snapshot!(world.run_for("0s"), @"
+    0.000 submit 3: no room on nyaa, again at 1.000
+    0.000 start #1 nyaa background
+    ");
+}
+
+#[test]
+fn q1_work_due_later_needs_room_when_it_is_to_begin_now() {
+    let mut world = World::new().lane("nyaa", Limits { max_waiting: Some(n(1)), ..every("60s") });
+    world.submit(job(1).on("nyaa"));
+    world.run_for("1s");
+    world.submit(job(2).on("nyaa").key("a").due("10m"));
+    world.submit(job(3).on("nyaa").key("b").due("10m"));
+    world.submit(job(4).on("nyaa").key("a").on_duplicate(OnDuplicate::Replace));
+    world.submit(job(5).on("nyaa").key("b").on_duplicate(OnDuplicate::Replace));
+    insta::assert_snapshot!(world.run_for("12m"), @"
+      0.000 start #1 nyaa background
+      1.000 done #1 nyaa
+      1.000 report #1 done, all
+      1.000 submit 4: replaces #2
+      1.000 submit 5: no room on nyaa, again at 60.000
+     60.000 start #2 nyaa background
+     61.000 done #2 nyaa
+     61.000 report #2 done, all
+    601.000 start #3 nyaa background
+    602.000 done #3 nyaa
+    602.000 report #3 done, all
+    ");
 }

@@ -76,6 +76,10 @@ impl<'a> Writer<'a> {
             Write::Payload(job, payload) => self.payload(*job, payload),
             Write::Call(record) => self.call(record),
             Write::Reserve(reservation) => self.reserve(reservation),
+            Write::HandOver(_, id, call) => {
+                let values = (id.0.cast_signed(), call.job.0.cast_signed(), call.index);
+                self.run(Sql::HandOver, values)
+            }
             Write::Started(_, id, at) => {
                 self.run(Sql::Started, (id.0.cast_signed(), at.0.cast_signed()))
             }

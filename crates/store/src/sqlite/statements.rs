@@ -15,6 +15,7 @@ pub(super) enum Sql {
     Call,
     DropCalls,
     Reserve,
+    HandOver,
     Started,
     Ended,
     Release,
@@ -37,7 +38,7 @@ pub(super) enum Sql {
     DropEvents,
 }
 
-const SQL: [(Sql, &str); 30] = [
+const SQL: [(Sql, &str); 31] = [
     (Sql::Begin, "BEGIN IMMEDIATE"),
     (Sql::Commit, "COMMIT"),
     (Sql::Stamp, "INSERT OR REPLACE INTO meta VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?)"),
@@ -48,6 +49,7 @@ const SQL: [(Sql, &str); 30] = [
     (Sql::Call, "INSERT OR REPLACE INTO calls VALUES (?, ?, ?)"),
     (Sql::DropCalls, "DELETE FROM calls WHERE job = ?"),
     (Sql::Reserve, "INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?, ?)"),
+    (Sql::HandOver, "UPDATE attempts SET job = ?2, idx = ?3 WHERE id = ?1"),
     (Sql::Started, "UPDATE attempts SET at = ?2 WHERE id = ?1"),
     (Sql::Ended, "UPDATE attempts SET ended_at = ?2 WHERE id = ?1"),
     (Sql::Release, "DELETE FROM attempts WHERE id = ?"),

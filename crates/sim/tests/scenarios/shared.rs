@@ -1,0 +1,226 @@
+//! Calls that share one request: places, budgets, attempts and crashes of each (C2, R1, L6, L7, W1, B2).
+
+use paceline::turn::LaneAct;
+use paceline_core::{Limits, OnCrash, Priority};
+use paceline_sim::*;
+
+#[test]
+fn r1_calls_that_lead_on_in_one_turn_have_places_of_their_own() {
+    let mut world = World::new().lane("a", at_once(2)).latency("0ms");
+    for n in 1..=2 {
+        (0..21).for_each(|_| world.answer(n, throttled("40s")));
+    }
+    world.submit_all(vec![job(1).on("a").cache_key("q"), job(2).on("a").cache_key("r")]);
+    world.run_for("5500ms");
+    world.submit_all(vec![job(3).on("a").cache_key("q"), job(4).on("a").cache_key("r")]);
+    let trace = world.run_for("20m");
+    assert_eq!(moments(&trace, "failed #1"), ["800.000"], "{trace}");
+    assert_eq!(moments(&trace, "done #3"), ["840.000"], "{trace}");
+    assert_eq!(moments(&trace, "done #4"), ["840.000"], "{trace}");
+}
+
+#[test]
+fn w1_a_call_that_joins_one_in_backoff_is_judged_by_its_lane() {
+    let mut world = World::new().lane("a", at_once(1)).latency("0ms");
+    world.answer(1, unavailable("60s"));
+    world.submit(job(1).on("a").cache_key("q").attempts(2));
+    world.run_for("1s");
+    world.submit(job(2).on("a").cache_key("q").max_wait("2s"));
+    world.submit(job(3).on("a").cache_key("q").max_wait("2m"));
+    insta::assert_snapshot!(world.run_for("70s"), @"
+     0.000 start #1 a background
+     0.000 closed a until 60.000
+     1.000 skipped #2 a max_wait, needs 59s, would wait 2s as background
+     1.000 report #2 skipped, inconclusive
+    60.000 start #1 a background
+    60.000 done #1 a
+    60.000 report #1 done, all
+    60.000 done #3 a
+    60.000 report #3 done, all
+    ");
+}
+
+#[test]
+fn w1_a_pause_skips_each_of_those_who_share_by_its_own_budget() {
+    let mut world = World::new().lane("a", every("1h")).latency("0ms");
+    world.submit(job(1).on("a"));
+    world.submit(job(2).on("a").cache_key("q").max_wait("2h"));
+    world.submit(job(3).on("a").cache_key("q").max_wait("90m"));
+    world.run_for("1s");
+    world.tell_lane("a", LaneAct::Pause);
+    world.run_for("1s");
+    // More urgent than the others it takes the lead, and joins a lane that was paused before.
+    let urgent = job(4).on("a").cache_key("q").as_(Priority::Interactive);
+    world.submit(urgent.max_wait("3h"));
+    insta::assert_snapshot!(world.run_for("3h"), @"
+       0.000 start #1 a background
+       0.000 done #1 a
+       0.000 report #1 done, all
+       2.000 skipped #4 a max_wait, paused, would wait 3h as interactive
+       2.000 report #4 skipped, inconclusive
+    5401.000 skipped #3 a max_wait, paused, would wait 1h30m as background
+    5401.000 report #3 skipped, inconclusive
+    7201.000 skipped #2 a max_wait, paused, would wait 2h as background
+    7201.000 report #2 skipped, inconclusive
+    ");
+}
+
+#[test]
+fn w1_a_pause_spares_whoever_comes_back_in_time() {
+    let mut world = World::new().lane("a", at_once(1)).lane("b", every("1h")).latency("0ms");
+    world.submit(job(1).on("b"));
+    world.answer(2, unavailable("10s"));
+    world.submit(job(2).on("a").attempts(2).max_wait("1m"));
+    world.submit(job(3).on("b").cache_key("q").max_wait("2h"));
+    world.run_for("1s");
+    world.tell_lane("a", LaneAct::Pause);
+    world.tell_lane("b", LaneAct::Pause);
+    world.run_for("1s");
+    world.crash_for("1s");
+    world.run_for("20s");
+    assert_eq!(world.why(2), ["a: paused until -, 0 ahead"]);
+    assert_eq!(world.why(3), ["b: paused until -, 0 ahead, also gap"]);
+    insta::assert_snapshot!(world.run_for("3h"), @"
+       0.000 start #1 b background
+       0.000 start #2 a background
+       0.000 done #1 b
+       0.000 report #1 done, all
+       0.000 closed a until 10.000
+       2.000 crash
+      61.000 skipped #2 a max_wait, paused, would wait 1m as background
+      61.000 report #2 skipped, inconclusive
+    7201.000 skipped #3 b max_wait, paused, would wait 2h as background
+    7201.000 report #3 skipped, inconclusive
+    ");
+}
+
+#[test]
+fn w1_a_call_that_shares_keeps_its_time_to_start_through_a_restart() {
+    let mut world = World::new().lane("a", every("60s")).latency("0ms");
+    world.submit(job(1).on("a"));
+    world.submit(job(2).on("a").cache_key("q"));
+    world.submit(job(3).on("a").cache_key("q").start_within("10s"));
+    world.run_for("8s");
+    world.crash_for("1s");
+    insta::assert_snapshot!(world.run_for("60s"), @"
+     0.000 start #1 a background
+     0.000 done #1 a
+     0.000 report #1 done, all
+     8.000 crash
+    10.000 skipped #3 a start_within
+    10.000 report #3 skipped, inconclusive
+    60.000 start #2 a background
+    60.000 done #2 a
+    60.000 report #2 done, all
+    ");
+}
+
+#[test]
+fn w1_a_call_whose_shared_request_was_not_sent_may_still_start_too_late() {
+    let mut world = World::new().lane("a", every("10s")).latency("0ms");
+    world.submit(job(1).on("a").cache_key("q"));
+    world.submit(job(2).on("a").cache_key("q").start_within("20ms"));
+    // The commit takes longer than the promise holds.
+    world = world.commits_take("60ms");
+    insta::assert_snapshot!(world.run_for("1s"), @"
+    0.120 skipped #2 a start_within
+    0.120 report #2 skipped, inconclusive
+    0.120 start #1 a background
+    0.180 done #1 a
+    0.180 report #1 done, all
+    ");
+}
+
+#[test]
+fn l7_what_was_not_processed_counts_for_each_that_shared_it() {
+    let mut world = World::new().lane("a", every("1s")).latency("0ms");
+    (0..30).for_each(|_| world.answer(1, not_processed()));
+    (0..30).for_each(|_| world.answer(2, not_processed()));
+    world.submit(job(1).on("a").cache_key("q").attempts(2));
+    world.run_for("9500ms");
+    // From the tenth request on.
+    world.submit(job(2).on("a").cache_key("q").attempts(1));
+    let trace = world.run_for("60s");
+    // After 20 at no cost the first fails with its second attempt, and the other goes on for its own 20.
+    assert_eq!(moments(&trace, "failed #1"), ["21.000"], "{trace}");
+    assert_eq!(moments(&trace, "failed #2"), ["30.000"], "{trace}");
+}
+
+#[test]
+fn d1_a_caller_that_raises_a_call_which_follows_makes_it_lead() {
+    let mut world = World::new().lane("a", every("1s")).latency("0ms");
+    world.submit(job(1).on("a"));
+    world.submit(job(2).on("a").as_(Priority::Completion));
+    world.submit(job(3).on("a").as_(Priority::Completion));
+    world.submit(job(4).on("a").cache_key("q"));
+    world.submit(job(5).on("a").cache_key("q").key("k"));
+    world.run_for("500ms");
+    world.submit(job(6).on("a").key("k").as_(Priority::Interactive));
+    insta::assert_snapshot!(world.run_for("10s"), @"
+    0.000 start #2 a completion
+    0.000 done #2 a
+    0.000 report #2 done, all
+    0.500 submit 6: joins #5
+    1.000 start #5 a interactive
+    1.000 done #5 a
+    1.000 report #5 done, all
+    1.000 done #4 a
+    1.000 report #4 done, all
+    2.000 start #3 a completion
+    2.000 done #3 a
+    2.000 report #3 done, all
+    3.000 start #1 a background
+    3.000 done #1 a
+    3.000 report #1 done, all
+    ");
+}
+
+#[test]
+fn b2_the_process_dies_under_all_that_share_a_request() {
+    let world = World::new().kind("pay", OnCrash::Fail).lane("a", Limits::default());
+    let mut world = world.latency("10s");
+    world.submit(job(1).on("a").cache_key("q").kind("pay"));
+    world.submit(job(2).on("a").cache_key("q").kind("pay"));
+    world.submit(job(3).on("a").cache_key("q"));
+    world.run_for("1s");
+    world.crash_for("1s");
+    insta::assert_snapshot!(world.run_for("20s"), @"
+     0.000 start #1 a background
+     1.000 crash
+     2.000 failed #1 a crash
+     2.000 report #1 failed, inconclusive
+     2.000 failed #2 a crash
+     2.000 report #2 failed, inconclusive
+     2.000 start #3 a background
+    12.000 done #3 a
+    12.000 report #3 done, all
+    ");
+}
+
+#[test]
+fn b2_a_request_that_was_handed_over_is_its_heirs() {
+    let world = World::new().kind("pay", OnCrash::Fail).kind("permit", OnCrash::TakeUp);
+    let mut world = world.lane("a", at_once(2)).lane("b", at_once(2)).latency("10s");
+    world.submit(job(1).on("a").cache_key("q").kind("pay"));
+    world.submit(job(2).on("a").cache_key("q").kind("pay"));
+    world.submit(job(3).on("b").cache_key("q").kind("permit"));
+    world.submit(job(4).on("b").cache_key("q").kind("permit"));
+    world.run_for("1s");
+    world.cancel(1);
+    world.cancel(3);
+    world.crash_for("1s");
+    insta::assert_snapshot!(world.run_for("20s"), @"
+     0.000 start #1 a background
+     0.000 start #3 b background
+     1.000 cancelled #1 a
+     1.000 report #1 cancelled, inconclusive
+     1.000 cancelled #3 b
+     1.000 report #3 cancelled, inconclusive
+     1.000 crash
+     2.000 failed #2 a crash
+     2.000 report #2 failed, inconclusive
+     2.000 take up #4 b
+    10.000 done #4 b
+    10.000 report #4 done, all
+    ");
+}

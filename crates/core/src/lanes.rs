@@ -149,16 +149,22 @@ impl Core {
         self.stretch_budgets(lane);
         self.bound_lane(lane);
         if !remembered && self.lanes[lane].memory() > Span::ZERO {
-            self.charge_pending(lane);
+            self.charge_promised(lane, now);
         }
         self.touch_lane(lane);
     }
 
-    /// What a lane without limits promised and has not sent yet counts in its new ones (L11).
-    fn charge_pending(&mut self, lane: u32) {
-        let lane = &mut self.lanes[lane];
-        for (at, attempt, _) in lane.pending.iter() {
-            lane.ledger.reserve(attempt, at, self.attempts[&attempt].cost);
+    /// What a lane without limits promised, and what may not have arrived yet, counts in its new
+    /// ones (L11).
+    fn charge_promised(&mut self, number: u32, now: Time) {
+        let ledger = &mut self.lanes[number].ledger;
+        let attempts = self.attempts.iter().filter(|(_, known)| known.lane == number && known.used);
+        for (&attempt, known) in attempts {
+            match known.started_at.map(|at| known.counts_at(at)) {
+                None => ledger.reserve(attempt, known.charged_at(), known.cost),
+                Some(arrives) if arrives >= now => ledger.charge(attempt, arrives, known.cost),
+                Some(_) => {}
+            }
         }
     }
 

@@ -71,7 +71,8 @@ pub struct Start {
     pub start_at: Time,
     /// Not to be sent later than this (L4).
     pub send_by: Time,
-    /// Whether the real start matters to the lane at once.
+    /// Whether limits wait for the real start. Else it is told only of an attempt that takes its time,
+    /// for the report of a call that ends meanwhile (J1).
     pub tell_start: bool,
     /// How long it may take.
     pub timeout: Option<Span>,

@@ -257,7 +257,8 @@ impl Restore {
         for reservation in std::mem::take(&mut self.crashed) {
             let call = self.core.call_numbered(reservation.call);
             match call.map(|call| (call, self.core.calls[call].state)) {
-                Some((_, State::Parked)) => {
+                // One that ends with its process needs nobody who can run it.
+                Some((call, State::Parked)) if !self.core.ends(self.core.calls[call].job) => {
                     let lane = &mut self.core.lanes[self.lanes[&reservation.lane]];
                     lane.finished(reservation.priority, reservation.attempt, now.time);
                 }
@@ -481,7 +482,7 @@ impl Core {
     /// The process died during a call: whatever the clocks say now, it had begun.
     fn count_crash(&mut self, id: CallId) {
         let Some(call) = self.call_numbered(id) else { return };
-        if !matches!(self.calls[call].state, State::Settled | State::Running) {
+        if !matches!(self.calls[call].state, State::Settled | State::Running | State::Parked) {
             self.calls[call].crashes += 1;
         }
     }
@@ -490,7 +491,7 @@ impl Core {
     fn crashed(&mut self, id: CallId, now: Now, plan: &mut Plan) {
         let Some(call) = self.call_numbered(id) else { return };
         // One that was taken up goes on, whatever became of its earlier attempts.
-        if matches!(self.calls[call].state, State::Settled | State::Running) {
+        if matches!(self.calls[call].state, State::Settled | State::Running | State::Parked) {
             return;
         }
         let too_often = self.calls[call].crashes > MOST_CRASHES && !Mutant::CrashesForEver.on();

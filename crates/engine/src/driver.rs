@@ -46,7 +46,7 @@ pub(crate) enum Message {
     Started(AttemptId, Time),
     /// The service has answered an attempt, which started then.
     Answered(AttemptId, Time),
-    Told(AttemptId, Told),
+    Told(AttemptId, Option<Time>, Told),
     /// An attempt has ended: when it started, and what it brought unless that was told before.
     Over(AttemptId, Option<Time>, Option<Told>),
     /// No new work; what runs may go on for so long.
@@ -280,7 +280,8 @@ impl<S: Store> Driver<S> {
                     inputs.push(Input::Started(attempt, started_at));
                     inputs.push(Input::Answered(attempt));
                 }
-                Message::Told(attempt, told) => {
+                Message::Told(attempt, started_at, told) => {
+                    inputs.extend(started_at.map(|at| Input::Started(attempt, at)));
                     inputs.push(Input::Told(attempt, told, self.rolls.next()));
                 }
                 Message::Over(attempt, started_at, told) => {

@@ -64,6 +64,7 @@ impl Runner {
             id: start.attempt,
             send_by: start.send_by,
             tell_start: start.tell_start,
+            start_told: AtomicBool::new(start.begun_at.is_some()),
             started_at: AtomicU64::new(start.begun_at.unwrap_or_default().0),
             answered: AtomicBool::new(false),
             told: Mutex::new(None),
@@ -169,7 +170,11 @@ async fn run_out(work: &mut Running<'_>, attempt: &Attempt, timeout: Span) -> To
     let caught = std::future::poll_fn(|context| {
         let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
         match polled {
-            Ok(poll) => poll.map(Ok),
+            Ok(Poll::Pending) => {
+                attempt.goes_on();
+                Poll::Pending
+            }
+            Ok(Poll::Ready(outcome)) => Poll::Ready(Ok(outcome)),
             Err(panic) => Poll::Ready(Err(panicked(&*panic))),
         }
     });
@@ -204,6 +209,7 @@ pub(crate) struct Attempt {
     id: AttemptId,
     send_by: Time,
     tell_start: bool,
+    start_told: AtomicBool,
     /// Microseconds; zero while nothing was sent.
     started_at: AtomicU64,
     /// Whether its service has answered in full.
@@ -225,9 +231,8 @@ impl Attempt {
     /// Stamps the start, on the worker's own thread: the last check stands right before the
     /// write, so a stall of any length cannot push a request past its reservation (L4).
     pub(crate) fn sending(&self) -> Result<Time, Late> {
-        let before = self.started_at.load(Ordering::Acquire);
-        if before > 0 {
-            return Ok(Time(before));
+        if let Some(before) = self.start() {
+            return Ok(before);
         }
         let now = self.clock.time();
         if now > self.send_by {
@@ -235,17 +240,34 @@ impl Attempt {
         }
         self.started_at.store(now.0, Ordering::Release);
         if self.tell_start {
-            self.send(Message::Started(self.id, now));
+            self.tell_start(now);
         }
         Ok(now)
     }
 
+    /// It takes its time: whatever becomes of its call meanwhile, the request was made (J1). Of one
+    /// that is over at once its ending tells.
+    fn goes_on(&self) {
+        if let Some(at) = self.start() {
+            self.tell_start(at);
+        }
+    }
+
+    fn tell_start(&self, at: Time) {
+        if !self.start_told.load(Ordering::Relaxed)
+            && !self.start_told.swap(true, Ordering::Relaxed)
+        {
+            self.send(Message::Started(self.id, at));
+        }
+    }
+
     /// The service has answered: the driver hears of it at once, and once.
     pub(crate) fn answered(&self) {
-        let started_at = self.started_at.load(Ordering::Acquire);
         // What was never sent cannot have been answered.
-        if started_at > 0 && !self.answered.swap(true, Ordering::Relaxed) {
-            self.send(Message::Answered(self.id, Time(started_at)));
+        if let Some(started_at) = self.start()
+            && !self.answered.swap(true, Ordering::Relaxed)
+        {
+            self.send(Message::Answered(self.id, started_at));
         }
     }
 
@@ -255,8 +277,13 @@ impl Attempt {
         if let Err(held) = Arc::try_unwrap(self).map(drop)
             && let Some(told) = held.told.lock().unwrap_or_else(PoisonError::into_inner).take()
         {
-            held.send(Message::Told(held.id, told));
+            held.send(Message::Told(held.id, held.start(), told));
         }
+    }
+
+    fn start(&self) -> Option<Time> {
+        let started_at = self.started_at.load(Ordering::Acquire);
+        (started_at > 0).then_some(Time(started_at))
     }
 
     /// Asks the driver something on the worker's behalf.
@@ -278,8 +305,6 @@ impl Attempt {
 impl Drop for Attempt {
     fn drop(&mut self) {
         let told = self.told.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        let started_at = *self.started_at.get_mut();
-        let started_at = (started_at > 0).then_some(Time(started_at));
-        let _ = self.messages.send(Message::Over(self.id, started_at, told));
+        let _ = self.messages.send(Message::Over(self.id, self.start(), told));
     }
 }

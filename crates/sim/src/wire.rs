@@ -139,7 +139,7 @@ impl World {
         {
             *again = false;
         }
-        if tell {
+        if tell || reaction.after > Span::ZERO {
             let delay = self.delay_of_start();
             self.after(delay, Next::TellStart(attempt));
         }

@@ -37,6 +37,7 @@ async fn d1_a_caller_that_joins_gets_what_there_is_at_its_own_deadline() {
         (partial.state, &*partial.calls[0].to_string()),
         (JobState::Running, "a: skipped (deadline)")
     );
+    assert_eq!(partial.calls[0].attempts, 1, "it is on the wire");
     visit.done();
     for job in [patient, follower] {
         let report = soon(job.report()).await.expect("a report");

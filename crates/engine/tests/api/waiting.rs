@@ -56,6 +56,24 @@ async fn w2_a_deadline_reports_what_there_is_and_names_what_is_missing() {
 }
 
 #[tokio::test]
+async fn j1_requests_on_the_wire_are_told_whatever_ends_their_calls() {
+    // No limit of this lane asks when an attempt started.
+    let (worker, mut desk) = desk();
+    let lane = Lane::new("a").in_flight(9);
+    let pace = start(Paceline::in_memory().lane(lane).worker("ask", worker));
+    let late = pace.submit(ask("late").deadline("200ms")).await.expect("accepted");
+    let cancelled = pace.submit(ask("cancelled")).await.expect("accepted");
+    let _visits = (desk.next().await, desk.next().await);
+    let report = soon(late.report()).await.expect("a report");
+    assert_eq!(report.calls[0].attempts, 1);
+    assert!(report.calls[0].ran >= Span::millis(100), "{:?}", report.calls[0]);
+    pace.cancel(cancelled.id()).await.expect("running");
+    let report = soon(cancelled.report()).await.expect("a report");
+    assert_eq!(report.calls[0].attempts, 1);
+    assert!(report.calls[0].ran >= Span::millis(100), "{:?}", report.calls[0]);
+}
+
+#[tokio::test]
 async fn w1_a_call_is_skipped_when_its_lane_stays_closed_for_longer() {
     let (worker, mut desk) = desk();
     let lane = Lane::new("a").limit("1/h");

@@ -45,6 +45,8 @@ pub(super) struct CallBook {
     /// Times it was throttled (L6), and times the process died under it (B2).
     pub(super) throttles: u16,
     pub(super) crashes: u16,
+    /// Requests that were made for it, as far as the engine could know (J1).
+    pub(super) made: u32,
     /// The process after the last one that died under it opened then.
     pub(super) survived_at: Time,
     /// It has to settle in this turn.
@@ -370,6 +372,7 @@ impl Book {
         if call.state != State::Running(attempt) {
             return;
         }
+        call.made += u32::from(told.verdict != Verdict::Unused);
         match &told.verdict {
             Verdict::Unused => call.state = State::Waiting,
             Verdict::Throttled { again: true, .. } if call.throttles < MOST_AGAIN => {
@@ -452,6 +455,7 @@ pub(super) fn new_call(lane: &Arc<str>, stage: u16) -> CallBook {
         unprocessed: 0,
         throttles: 0,
         crashes: 0,
+        made: 0,
         survived_at: Time::ZERO,
         through: false,
         unsure: false,

@@ -191,7 +191,18 @@ impl LaneBook {
     /// Whether the plain model says when it opens at the latest.
     pub(super) fn plain(&self, now: Time) -> bool {
         let gap = LaneBook::gap(self.limits(), Priority::Background);
-        self.even(now) && now >= self.blurred_at + gap
+        self.even(now) && now >= self.blurred_at + gap && !self.may_count_more(now)
+    }
+
+    /// Whether a new window may count what was over before it came: a lane without limits keeps a
+    /// history for the groups that it was in.
+    fn may_count_more(&self, now: Time) -> bool {
+        let windows = self.limits().windows.iter().zip(&self.rules.since);
+        let mut new = windows.filter(|(window, since)| now < **since + window.rate.per);
+        new.any(|(_, &since)| {
+            let mut tries = self.tries.iter().rev().take_while(|t| t.durable_at >= since);
+            tries.any(|t| t.counts_at >= since && !t.released && self.was_over(t, since))
+        })
     }
 
     /// Whether the plain model says when it opens at the earliest.

@@ -3,7 +3,7 @@
 use paceline_core::{Answer, CallId, JobId, JobState, OnCrash, Outcome, Report, Skip, Until};
 
 use super::Book;
-use super::jobs::{JobBook, State, Wanted, new_call};
+use super::jobs::{CallBook, JobBook, State, Wanted, new_call};
 use super::shared::MOST_AGAIN;
 
 impl Book {
@@ -25,6 +25,14 @@ impl Book {
             return;
         }
         let before = call.clone();
+        if let State::Running(attempt) = call.state {
+            let lane = self.lanes.get(&call.lane);
+            let known = lane.and_then(|lane| lane.find(attempt));
+            let out = known.filter(|known| known.start_known && !known.told);
+            call.made += u32::from(out.is_some());
+            // It may have settled in that turn before the engine heard of its start.
+            call.unsure |= out.is_some_and(|known| known.start_told == self.now.time);
+        }
         call.outcome = Some(outcome.clone());
         (call.was, call.state) = (call.state, State::Settled);
         let key = job.spec.cache_key.clone();
@@ -54,6 +62,15 @@ impl Book {
                 job.calls.push(new_call(&call.lane, stage));
             }
             self.settled(id, place, &call.outcome, call.cached);
+            let book = &self.jobs[&id];
+            let CallBook { made, was, unsure, .. } = book.calls[place];
+            // Of shared requests, and of those that a parked job had, less is known.
+            let parked = was == State::Parked || self.was_parked.contains(&id);
+            let known = book.spec.cache_key.is_none() && !parked;
+            if known && call.attempts != made && !(unsure && call.attempts + 1 == made) {
+                let words = format!("job {id} tells {} attempts of {made}", call.attempts);
+                self.broken("J1", words);
+            }
         }
         let job = self.jobs.remove(&id).expect("checked above");
         if let Some(key) = &job.spec.key {
@@ -150,9 +167,11 @@ impl Book {
             Some(OnCrash::End | OnCrash::TakeUp) | None => u16::MAX,
         };
         let Some(call) = job.calls.get_mut(usize::from(id.index)) else { return };
-        if call.state != State::Settled && call.survived_at < self.opened_at {
+        let goes_on = matches!(call.state, State::Settled | State::Running(_));
+        if !goes_on && call.survived_at < self.opened_at {
             call.survived_at = self.opened_at;
             call.crashes += 1;
+            call.made += 1;
             call.through |= call.crashes > most && !call.unsure;
         }
     }

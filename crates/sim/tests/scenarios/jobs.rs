@@ -308,8 +308,14 @@ fn r1_a_shared_attempt_counts_for_all_that_shared_it_and_the_others_go_on() {
 
 #[test]
 fn j1_calls_that_end_on_the_wire_tell_the_attempts_that_were_made() {
+    for limits in [every("1s"), Limits::default()] {
+        calls_on_the_wire_end(&limits);
+    }
+}
+
+fn calls_on_the_wire_end(limits: &Limits) {
     let lanes = ["a", "b", "c"].into_iter();
-    let mut world = lanes.fold(World::new(), |world, lane| world.lane(lane, every("1s")));
+    let mut world = lanes.fold(World::new(), |world, lane| world.lane(lane, limits.clone()));
     world.answer_on(1, "a", hangs("60s"));
     world.answer_on(1, "b", done().after("2s"));
     world.submit(job(1).on("a").on("b").first_answer());

@@ -635,7 +635,8 @@ fn l7_a_lane_without_a_gap_finds_the_rate_that_its_upstream_allows() {
         let later = &trace[before.len()..];
         let (starts, done) = (later.matches("start").count(), later.matches(" done #").count());
         assert!(done >= 800, "{done} of 1000 in 200 s with {latency}");
-        assert!((starts - done) * 20 <= starts, "{} of {starts} were throttled", starts - done);
+        let throttled = starts.saturating_sub(done);
+        assert!(throttled * 20 <= starts, "{throttled} of {starts} were throttled");
         let all = (trace.matches("start").count(), trace.matches(" done #").count());
         assert!((all.0 - all.1) * 20 <= all.0, "{all:?}");
     }
@@ -718,4 +719,17 @@ fn w3_a_share_that_is_kept_is_named_as_such_and_a_window_that_is_spent_as_a_wind
         world.run_for("2s");
         assert_eq!(world.why(2), [format!("nyaa: {reason} until 10.000, 0 ahead")]);
     }
+}
+
+#[test]
+fn l11_what_a_lane_without_limits_sent_and_may_yet_arrive_counts_in_a_new_window() {
+    let slow_way = |limits| Limits { slack: Some(Span::secs(1)), ..limits };
+    let mut world = World::new().lane("a", slow_way(at_once(9))).latency("5s");
+    world.submit(job(1).on("a"));
+    world.run_for("500ms");
+    let limits = Limits { in_flight: at_once(9).in_flight, ..slow_way(windows(&["1/10s"])) };
+    world.tell_lane("a", LaneAct::Change(Box::new(limits)));
+    world.submit(job(2).on("a"));
+    let trace = world.run_for("20s");
+    assert_eq!(moments(&trace, "start"), ["0.000", "11.000"], "{trace}");
 }

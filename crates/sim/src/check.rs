@@ -179,8 +179,9 @@ impl Book {
         self.halted = false;
         self.must_wake = Some(now.time);
         self.busy_until = now.time;
-        let goes_on: Vec<AttemptId> =
-            self.tries.keys().copied().filter(|attempt| self.goes_on(*attempt)).collect();
+        let open = self.lanes.values().flat_map(|lane| lane.tries.iter().filter(|t| !t.ended));
+        let open = open.map(|known| known.id).filter(|attempt| self.goes_on(*attempt));
+        let goes_on: Vec<AttemptId> = open.collect();
         for lane in self.lanes.values_mut() {
             lane.process_died(&goes_on, now.time);
         }

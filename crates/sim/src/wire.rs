@@ -9,6 +9,9 @@ use crate::agenda::Next;
 use crate::service::Reaction;
 use crate::world::World;
 
+/// Nobody asks when a request started that is over within this, if no limit does.
+const SOON: Span = Span::millis(100);
+
 /// One attempt in the hands of a worker.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about a request")]
@@ -130,7 +133,7 @@ impl World {
         // What outlives its process stays where it can be taken up, and is over once it is told.
         let again =
             |verdict: &Verdict| matches!(verdict, Verdict::Moved { .. } | Verdict::NotProcessed);
-        if self.book.goes_on(attempt) && again(&reaction.told.verdict) {
+        if again(&reaction.told.verdict) && self.book.goes_on(attempt) {
             reaction.told.verdict = Verdict::Empty;
         }
         // Whoever makes its own call makes it once, whatever comes of it.
@@ -139,7 +142,8 @@ impl World {
         {
             *again = false;
         }
-        if tell || reaction.after > Span::ZERO {
+        // Of what is over soon the engine hears no earlier than of its end.
+        if tell || reaction.after > SOON {
             let delay = self.delay_of_start();
             self.after(delay, Next::TellStart(attempt));
         }

@@ -115,6 +115,10 @@ impl Book {
     /// Whether the plain model says when this lane's calls go: cost 1, not bent. A head that waits
     /// for a larger cost holds up its lane, and its group.
     fn is_plain(&self, name: &Arc<str>) -> bool {
+        self.is_plain_beside(name, &self.costly())
+    }
+
+    fn is_plain_beside(&self, name: &Arc<str>, costly: &[Arc<str>]) -> bool {
         let lane = &self.lanes[name];
         let group = lane.limits().group.as_ref();
         let concerns = |other: &Arc<str>| {
@@ -122,12 +126,14 @@ impl Book {
                 || group.is_some()
                     && self.lanes.get(other).and_then(|lane| lane.limits().group.as_ref()) == group
         };
-        let special = || {
-            let jobs = self.jobs.values().filter(|job| job.spec.cost.get() > 1);
-            let mut calls = jobs.flat_map(|job| &job.calls);
-            calls.any(|call| call.state != State::Settled && concerns(&call.lane))
-        };
-        lane.plain(self.now.time) && !special()
+        lane.plain(self.now.time) && !costly.iter().any(concerns)
+    }
+
+    /// The lanes of calls that cost more than 1.
+    fn costly(&self) -> Vec<Arc<str>> {
+        let jobs = self.jobs.values().filter(|job| job.spec.cost.get() > 1);
+        let calls = jobs.flat_map(|job| &job.calls).filter(|call| call.state != State::Settled);
+        calls.map(|call| call.lane.clone()).collect()
     }
 
     fn lane_has_room(&self, lane: &LaneBook) -> bool {
@@ -251,9 +257,10 @@ impl Book {
         self.look_at_sharers();
         let mut must: Vec<Must> = self.moments();
         let (mut passed, mut lacking) = (Vec::new(), Vec::new());
+        let costly = self.costly();
         for (name, calls) in &waiting {
             let Some(lane) = self.lanes.get(name) else { continue };
-            if !self.is_plain(name) || !self.lane_has_room(lane) {
+            if !self.is_plain_beside(name, &costly) || !self.lane_has_room(lane) {
                 continue;
             }
             let group = self.group_opening(lane.limits(), 1);

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use paceline::{GroupLimits, Limits, Portion, Span};
+use paceline::{GroupLimits, Limits, Span};
 
 use super::request::{Coding, Manners};
 use crate::http::Patience;
@@ -27,8 +27,9 @@ pub struct Options {
     pub jobs: NonZeroU32,
     /// The limits of hosts that have none of their own.
     pub host: Limits,
-    /// The part of all requests that one host may have (P5).
-    pub host_share: Portion,
+    /// Of these, how many may be more than the first to their hosts: the rest are left for hosts that
+    /// are asked nothing yet, so that those that hang hold up no others (P5).
+    pub beside: NonZeroU32,
     /// Lanes of hosts by name, and templates.
     pub lanes: Vec<(String, Limits)>,
     /// The groups that those lanes are in.

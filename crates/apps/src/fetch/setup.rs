@@ -74,11 +74,12 @@ pub(super) fn engine(options: &Options, mut builder: Builder) -> Builder {
         builder = builder.group(Group::with_limits(name, limits.clone()));
     }
     builder.keep_finished(REMEMBERED).settings(|settings| {
-        (settings.pool.base, settings.pool.max) = (options.jobs, options.jobs);
+        (settings.pool.base, settings.pool.max) = (options.beside, options.beside);
         // As many downloads as were asked for, whatever their hosts.
-        settings.pool.max_running = options.jobs;
+        (settings.pool.max_running, settings.pool.max_lanes) = (options.jobs, options.jobs);
         settings.pool.interactive_reserve = 0;
-        settings.pool.lane_share = options.host_share;
+        // How many one host may have says its own limit.
+        settings.pool.lane_share = Portion::ONE;
         // Files that wait for the disk, and files that wait for their pieces.
         settings.max_answered = (MOST_WAITING + MOST_SPLIT) as u32;
         settings.across_lanes = AcrossLanes::Turns;

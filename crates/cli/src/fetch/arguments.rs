@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use hyper::header::{HeaderName, HeaderValue};
-use paceline::{Limits, Portion, Rate, Span, Window};
+use paceline::{Limits, Rate, Span, Window};
 use paceline_apps::fetch::checksum::Checksum;
 use paceline_apps::fetch::input::Format;
 use paceline_apps::fetch::item::{Item, url_of};
@@ -92,7 +92,7 @@ pub struct Arguments {
     #[arg(short, long, value_parser = at_least_one, default_value = "16", value_name = "N")]
     #[arg(help_heading = "Pace")]
     jobs: NonZeroU32,
-    /// Requests at once to one host [default: 4]
+    /// Requests at once to one host [default: 4, and at most half of all]
     #[arg(long, value_parser = at_least_one, value_name = "N", help_heading = "Pace")]
     per_host: Option<NonZeroU32>,
     /// The gap between two requests to one host
@@ -262,11 +262,7 @@ impl Arguments {
             existing: if self.overwrite { Existing::Overwrite } else { Existing::Keep },
             fetched: if self.refresh { Fetched::Refresh } else { Fetched::Keep },
             jobs: self.jobs,
-            // Who says how wide one host may be has said so of the whole.
-            host_share: match self.per_host {
-                Some(_) => Portion::ONE,
-                None => Portion::thousandths(500),
-            },
+            beside: if self.per_host.is_some() { self.jobs } else { self.half_of_jobs() },
             host,
             lanes,
             groups: config.groups.clone(),
@@ -300,10 +296,18 @@ impl Arguments {
         gaps.chain(windows).chain(rules).chain([Span::mins(2)]).max().expect("there is one")
     }
 
+    /// Who says how many requests one host may have has said so of all of them.
+    fn most_per_host(&self) -> NonZeroU32 {
+        self.per_host.unwrap_or(self.half_of_jobs())
+    }
+
+    fn half_of_jobs(&self) -> NonZeroU32 {
+        NonZeroU32::new(self.jobs.get() / 2).unwrap_or(NonZeroU32::MIN)
+    }
+
     /// The limits of a host that the file names: of what is said there and here, the stricter.
     fn tightened(&self, mut limits: Limits) -> Limits {
-        limits.in_flight =
-            self.per_host.map_or(limits.in_flight, |most| most.min(limits.in_flight));
+        limits.in_flight = limits.in_flight.min(self.most_per_host());
         limits.every = limits.every.max(self.every);
         limits.windows.extend(self.rate.iter().map(|rate| Window::new(*rate)));
         limits
@@ -315,9 +319,10 @@ impl Arguments {
         let four = NonZeroU32::new(4).expect("above zero");
         let default = || Limits { in_flight: four, ..Limits::default() };
         let mut limits = template.map_or_else(default, |lane| lane.limits.clone());
-        if let Some(per_host) = self.per_host {
-            limits.in_flight = per_host;
-        }
+        limits.in_flight = match self.per_host {
+            Some(per_host) => per_host,
+            None => limits.in_flight.min(self.half_of_jobs()),
+        };
         if self.every.is_some() {
             limits.every = self.every;
         }

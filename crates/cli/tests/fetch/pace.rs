@@ -167,18 +167,25 @@ fn a_deadline_leaves_the_rest_for_another_run() {
 }
 
 #[test]
-fn p5_a_hung_host_holds_up_nobody_else_with_few_jobs_either() {
-    let (hung, well, place) = (Files::start_on("127.0.0.2"), Files::start(), Place::new());
-    hung.on("*", Fault::Hang);
-    well.generate("/f/*", 1_000);
-    let mut urls: Vec<String> = (0..20).map(|n| hung.url(&format!("/h{n}"))).collect();
-    urls.extend(generated(&well, "f", 100));
-    let list = place.list(urls);
-    let running = place.start(&["-i", &list, "-j", "4"]);
-    well.wait_until(|log| log.len() == 100 && log.iter().all(|entry| entry.ended_at.is_some()));
-    running.interrupt();
-    running.end().exits(130);
-    check_generated(&place, "f", 100, 1_000);
+fn p5_hung_hosts_hold_up_nobody_else_with_few_jobs_either() {
+    for (hosts, jobs) in [(1, "2"), (1, "4"), (7, "16")] {
+        let (well, place) = (Files::start(), Place::new());
+        well.generate("/f/*", 1_000);
+        let hung: Vec<Files> =
+            (0..hosts).map(|n| Files::start_on(&format!("127.0.0.{}", n + 2))).collect();
+        let mut urls = Vec::new();
+        for host in &hung {
+            host.on("*", Fault::Hang);
+            urls.extend((0..20).map(|n| host.url(&format!("/h{n}"))));
+        }
+        urls.extend(generated(&well, "f", 100));
+        let list = place.list(urls);
+        let running = place.start(&["-i", &list, "-j", jobs]);
+        well.wait_until(|log| log.len() == 100 && log.iter().all(|entry| entry.ended_at.is_some()));
+        running.interrupt();
+        running.end().exits(130);
+        check_generated(&place, "f", 100, 1_000);
+    }
 }
 
 #[test]

@@ -47,6 +47,8 @@ pub(super) struct CallBook {
     pub(super) crashes: u16,
     /// Requests that were made for it, as far as the engine could know (J1).
     pub(super) made: u32,
+    /// When the last of them was told.
+    pub(super) told_at: Time,
     /// The process after the last one that died under it opened then.
     pub(super) survived_at: Time,
     /// It has to settle in this turn.
@@ -373,6 +375,7 @@ impl Book {
             return;
         }
         call.made += u32::from(told.verdict != Verdict::Unused);
+        call.told_at = now;
         match &told.verdict {
             Verdict::Unused => call.state = State::Waiting,
             Verdict::Throttled { again: true, .. } if call.throttles < MOST_AGAIN => {
@@ -456,6 +459,7 @@ pub(super) fn new_call(lane: &Arc<str>, stage: u16) -> CallBook {
         throttles: 0,
         crashes: 0,
         made: 0,
+        told_at: Time::ZERO,
         survived_at: Time::ZERO,
         through: false,
         unsure: false,

@@ -30,8 +30,11 @@ impl Book {
             let known = lane.and_then(|lane| lane.find(attempt));
             let out = known.filter(|known| known.start_known && !known.told);
             call.made += u32::from(out.is_some());
-            // It may have settled in that turn before the engine heard of its start.
-            call.unsure |= out.is_some_and(|known| known.start_told == self.now.time);
+            // Withdrawn, it may have settled in this turn before the engine heard of it.
+            let now = self.now.time;
+            let heard = call.told_at == now || known.is_some_and(|known| known.start_told == now);
+            let withdrawn = matches!(outcome, Outcome::Skipped(_) | Outcome::Cancelled);
+            call.unsure |= withdrawn && heard;
         }
         call.outcome = Some(outcome.clone());
         (call.was, call.state) = (call.state, State::Settled);

@@ -227,7 +227,7 @@ pub(crate) async fn cancel(
         (status = 404, description = "No such job", body = Problem),
         (status = 409, description = "It is not finished, or nothing failed", body = Problem),
         (status = 422, description = "It can no longer be accepted as it was", body = Problem),
-        (status = 503, description = "No room: try again then", body = Problem),
+        (status = 503, description = "No room: try again after `Retry-After`; without one, no moment is known", body = Problem),
     ),
 )]
 pub(crate) async fn retry(

@@ -1,6 +1,7 @@
 //! Jobs are submitted: one or many, in one commit, once however often they are sent.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
@@ -10,7 +11,7 @@ use axum::extract::State;
 use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
 use axum::http::{Request, StatusCode};
 use axum::response::{IntoResponse, Response};
-use paceline::{Job, JobId, Remembered};
+use paceline::{Job, JobId, Remembered, Report};
 use serde::Serialize;
 use tokio::time::Instant;
 use utoipa::ToSchema;
@@ -52,7 +53,7 @@ pub(crate) struct Admissions {
         (status = 200, description = "The same, with all reports; one that is `partial` is what there was at the deadline of this request, while the job goes on for other callers", body = Admissions),
         (status = 409, description = "The same work is under way and `on_duplicate` is `refuse`, or a request with this key is being answered", body = Problem),
         (status = 422, description = "A job that can never be accepted as it is, or a key that was used with another body", body = Problem),
-        (status = 503, description = "No room: try again then", body = Problem),
+        (status = 503, description = "No room: try again after `Retry-After`; without one, no moment is known", body = Problem),
     ),
 )]
 pub(crate) async fn submit(
@@ -71,7 +72,7 @@ pub(crate) async fn submit(
     };
     let replayed = known.is_some();
     let mut told = match (known, &pass) {
-        (Some(known), Some(pass)) => again(&shared, known, pass)?,
+        (Some(known), Some(pass)) => again(&shared, &body, known, pass)?,
         _ => admit(&shared, jobs_of(&body, &shared)?, pass.as_ref()).await?,
     };
     // Whoever waits for reports takes no room meanwhile.
@@ -140,13 +141,24 @@ async fn admit(shared: &Shared, wishes: Vec<Wish>, pass: Option<&Pass>) -> Answe
     Ok(each.collect())
 }
 
+/// A caller that asks again is none of those whose deadlines the job keeps: nobody tells when its own
+/// has passed.
+const GRACE: Duration = Duration::from_millis(100);
+
 /// What became of the same jobs the first time, whatever would become of them now.
-fn again(shared: &Shared, known: Remembered, pass: &Pass) -> Answer<Vec<Admitted>> {
+fn again(shared: &Shared, body: &[u8], known: Remembered, pass: &Pass) -> Answer<Vec<Admitted>> {
     pass.compare(&known.mark)?;
     let now = shared.pace.now();
-    let each = known.jobs.into_iter().map(|it| match it {
-        Ok(admission) => Admitted::of(Ok(admission), now),
-        Err(problem) => Err(Problem::of(&problem)),
+    // The same words as the first time, so each caller has the same deadline again.
+    let wishes = jobs_of(body, shared).unwrap_or_default();
+    let limits = wishes.iter().map(|wish| wish.as_ref().ok().and_then(Job::time_limit));
+    let limits = limits.chain(std::iter::repeat(None));
+    let each = known.jobs.into_iter().zip(limits).map(|(it, time_limit)| {
+        let told = match it {
+            Ok(admission) => Admitted::of(Ok(admission), now),
+            Err(problem) => Err(Problem::of(&problem)),
+        };
+        told.map(|admitted| Admitted { time_limit, ..admitted })
     });
     Ok(each.map(|told| told.unwrap_or_else(Admitted::refused)).collect())
 }
@@ -186,12 +198,24 @@ async fn attend(
     let mut all = true;
     for (admitted, following) in told.iter_mut().zip(following) {
         let Some(following) = following else { continue };
-        match tokio::time::timeout_at(until, following.report()).await {
+        let own = admitted.time_limit.map(|limit| arrived_at + limit + GRACE);
+        let patience = own.map_or(until, |own| own.min(until));
+        match tokio::time::timeout_at(patience, following.report()).await {
             Ok(report) => admitted.report = Some(report?),
+            Err(_) if patience < until => admitted.report = so_far(shared, admitted).await?,
             Err(_) => all = false,
         }
     }
     Ok(all)
+}
+
+/// What there is by now for a caller whose time is over.
+async fn so_far(shared: &Shared, admitted: &Admitted) -> Answer<Option<Arc<Report>>> {
+    let job = admitted.job.expect("what is followed was accepted");
+    match shared.pace.follow_within(JobId(job), Duration::ZERO).await? {
+        Some(following) => Ok(Some(following.report().await?)),
+        None => Ok(None),
+    }
 }
 
 #[cfg(test)]

@@ -223,6 +223,11 @@ fn what_cannot_be_copied_is_named_and_leaves_nothing_behind() {
     let exists = "`HOME/taken.db` exists: name a file that does not, or move it away";
     assert_eq!(refusal(&home, "store.db", "taken.db"), exists);
     assert_eq!(fs::read(home.join("taken.db")).expect("the file"), b"mine");
+    // What a deleted store left would be read as the log of the copy.
+    fs::write(home.join("gone.db-wal"), b"old").expect("a file");
+    let left = "`HOME/gone.db-wal` is what another store left behind: move it away, or choose \
+                another name for the copy";
+    assert_eq!(refusal(&home, "store.db", "gone.db"), left);
     let missing = "no directory for `HOME/no/copy.db`: create it first";
     assert_eq!(refusal(&home, "store.db", "no/copy.db"), missing);
     let none = "no store at `HOME/none.db`: name one that exists";

@@ -230,6 +230,14 @@ async fn d1_whoever_waits_is_answered_at_its_own_deadline_with_what_there_is() {
     assert_eq!((&told["admission"], &told["report"]["partial"]), (&json!("joined"), &json!(true)));
     assert_eq!(told["report"]["state"], "waiting");
     assert_eq!(told["report"]["calls"][0]["reason"], "deadline");
+    // So is one that asks again because its connection broke.
+    let key = [("prefer", "wait=20"), ("idempotency-key", "a")];
+    for replayed in [false, true] {
+        let answer = soon(daemon.ask("POST", "/api/v1/jobs", &key, &hasty)).await;
+        assert_eq!(answer.headers.contains_key("idempotency-replayed"), replayed);
+        assert_eq!(answer.status, 200);
+        assert_eq!(answer.json()["jobs"][0]["report"]["partial"], true);
+    }
     // The job goes on for the first caller, and its report is whole.
     daemon.post("/api/v1/lanes/shop/resume", "{}").await;
     daemon.pace.idle().await.expect("it runs");

@@ -60,6 +60,11 @@ pub enum BackupError {
     /// Nothing is written over.
     #[error("`{0}` exists: name a file that does not, or move it away")]
     Exists(PathBuf),
+    /// It would be taken for the log of the copy.
+    #[error(
+        "`{0}` is what another store left behind: move it away, or choose another name for the copy"
+    )]
+    LeftBehind(PathBuf),
     /// The file cannot be made.
     #[error("cannot write the copy `{path}`: choose another place")]
     Target {
@@ -91,9 +96,7 @@ pub fn backup(
     if !source.is_file() {
         return Err(BackupError::NoStore(source));
     }
-    if target.symlink_metadata().is_ok() {
-        return Err(BackupError::Exists(target.into()));
-    }
+    free(target)?;
     if older == Older::Refuse {
         mark::refuse_older(&source)?;
     }
@@ -103,6 +106,19 @@ pub fn backup(
     let (unfinished, finished) = close(&partial, original.version)?;
     let bytes = partial.publish(target)?;
     Ok(Backup { path: target.into(), bytes, unfinished, finished })
+}
+
+/// Refuses a name that is taken, or that a log of another store stands beside: whoever opened the
+/// copy would take that for its own.
+fn free(target: &Path) -> Result<(), BackupError> {
+    if target.symlink_metadata().is_ok() {
+        return Err(BackupError::Exists(target.into()));
+    }
+    let beside = ["-wal", "-journal"].map(|end| mark::companion(target, end));
+    match beside.into_iter().find(|path| path.symlink_metadata().is_ok()) {
+        Some(log) => Err(BackupError::LeftBehind(log)),
+        None => Ok(()),
+    }
 }
 
 /// The store at one moment. Dropped, it leaves the files as they were.
@@ -203,6 +219,7 @@ impl Partial {
         let file = File::open(&self.path).map_err(wrong)?;
         file.sync_all().map_err(wrong)?;
         let bytes = file.metadata().map_err(wrong)?.len();
+        free(target)?;
         match fs::hard_link(&self.path, target) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 return Err(BackupError::Exists(target.into()));
@@ -222,13 +239,8 @@ impl Partial {
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        let beside = ["", "-wal", "-shm", "-journal"].map(|end| {
-            let mut name = self.path.as_os_str().to_os_string();
-            name.push(end);
-            name
-        });
-        for file in beside {
-            let _ = fs::remove_file(file);
+        for end in ["", "-wal", "-shm", "-journal"] {
+            let _ = fs::remove_file(mark::companion(&self.path, end));
         }
     }
 }

@@ -82,8 +82,13 @@ pub(super) fn refuse_older(path: &Path) -> Result<(), StoreError> {
 
 /// The log of the store at `path`.
 pub(super) fn log(path: &Path) -> PathBuf {
+    companion(path, "-wal")
+}
+
+/// A file that SQLite keeps beside the store at `path`.
+pub(super) fn companion(path: &Path, end: &str) -> PathBuf {
     let mut name = path.as_os_str().to_os_string();
-    name.push("-wal");
+    name.push(end);
     name.into()
 }
 

@@ -124,12 +124,14 @@ pub enum SettingsError {
     TooManyWorkers(u32),
     /// Nothing but interactive calls could ever run.
     #[error(
-        "`workers.interactive_reserve = {reserve}` leaves none of {max} workers for other work"
+        "`workers.interactive_reserve = {reserve}` leaves none of `{of} = {max}` for other work"
     )]
     ReserveTakesAll {
         /// Kept for interactive calls.
         reserve: u32,
-        /// At most.
+        /// The setting of which that much is kept.
+        of: &'static str,
+        /// Its value.
         max: u32,
     },
     /// The pool would grow and shrink at once.
@@ -162,10 +164,14 @@ impl Settings {
         if max > 100_000 {
             return Err(SettingsError::TooManyWorkers(max));
         }
-        for max in [max, pool.max_lanes.get(), pool.max_running.get()] {
+        for (of, max) in [
+            ("workers.max", max),
+            ("workers.max_lanes", pool.max_lanes.get()),
+            ("max_running", pool.max_running.get()),
+        ] {
             let reserve = pool.interactive_reserve;
             if reserve >= max {
-                return Err(SettingsError::ReserveTakesAll { reserve, max });
+                return Err(SettingsError::ReserveTakesAll { reserve, of, max });
             }
         }
         if pool.shrink_at >= pool.grow_at {
@@ -205,7 +211,11 @@ mod tests {
         check(|s| s.pool.max = NonZeroU32::MIN, "`workers.max = 1` is below `workers.base = 10`");
         check(
             |s| s.pool.interactive_reserve = 20,
-            "`workers.interactive_reserve = 20` leaves none of 20 workers for other work",
+            "`workers.interactive_reserve = 20` leaves none of `workers.max = 20` for other work",
+        );
+        check(
+            |s| s.pool.max_lanes = NonZeroU32::MIN,
+            "`workers.interactive_reserve = 1` leaves none of `workers.max_lanes = 1` for other work",
         );
         check(
             |s| s.lead = Span::secs(2),

@@ -100,8 +100,16 @@ pub(super) const SECTIONS: &[Reference] = &[
                 r#""1s""#,
                 "The pool grows and shrinks by one worker per this; \"0s\" means at once.",
             ),
-            default("grow_at", "0.6", "How full the queue is when the pool grows."),
-            default("shrink_at", "0.4", "How full the queue is when the pool shrinks."),
+            default(
+                "grow_at",
+                "0.6",
+                "How full the queue, or its fullest lane, is when the pool grows.",
+            ),
+            default(
+                "shrink_at",
+                "0.4",
+                "How full the queue and each of its lanes are at most when the pool shrinks.",
+            ),
             default(
                 "across_lanes",
                 r#""oldest""#,
@@ -117,7 +125,7 @@ pub(super) const SECTIONS: &[Reference] = &[
             default(
                 "max_waiting",
                 "200000",
-                "Waiting calls at most in all; beyond it a submission is refused with the moment to try again. A tenth is kept for interactive work.",
+                "Waiting calls at most in all; beyond it a submission is refused, with the moment to try again where one is known. A tenth is kept for interactive work.",
             ),
             default(
                 "lane_waiting",

@@ -135,6 +135,9 @@ fn place_of(error: &SettingsError, root: &Section<'_>) -> usize {
     let keys: &[&str] = match error {
         SettingsError::MaxBelowBase { .. } => &["max", "base"],
         SettingsError::TooManyWorkers(_) => &["max"],
+        SettingsError::ReserveTakesAll { of: "workers.max_lanes", .. } => {
+            &["max_lanes", "interactive_reserve"]
+        }
         SettingsError::ReserveTakesAll { .. } => &["interactive_reserve", "max"],
         SettingsError::ShrinkAboveGrow => &["shrink_at", "grow_at"],
         SettingsError::Zero(_) => &["lane_share"],

@@ -223,7 +223,11 @@ fn absurd_values_are_refused() {
     check("workers.base = 30", "1:16: `workers.max = 20` is below `workers.base = 30`");
     check(
         "workers.interactive_reserve = 20",
-        "1:31: `workers.interactive_reserve = 20` leaves none of 20 workers for other work",
+        "1:31: `workers.interactive_reserve = 20` leaves none of `workers.max = 20` for other work",
+    );
+    check(
+        "workers.max_lanes = 1",
+        "1:21: `workers.interactive_reserve = 1` leaves none of `workers.max_lanes = 1` for other work",
     );
     check("workers.shrink_at = 0.7", "1:21: `workers.shrink_at` must be below `workers.grow_at`");
     check("queue.age_after = '0s'", "1:19: `queue.age_after` must be above zero");

@@ -77,8 +77,9 @@ impl Recent {
 
     /// The gap between starts in the last ten seconds, if those tell the rate of the lane.
     pub(crate) fn gap(mut self, now: Time) -> Option<Span> {
-        let second = now.0 / 1_000_000;
-        self.forget(second);
+        self.forget(now.0 / 1_000_000);
+        // A start that is only assumed may count a moment ahead.
+        let second = self.second;
         let starts: u32 = self.starts.iter().map(|starts| u32::from(*starts)).sum();
         let ago = |ago: &u64| self.starts[((second + RATE_SECONDS - ago) % RATE_SECONDS) as usize];
         let lasts = (KNOWN_AFTER..RATE_SECONDS).any(|before| ago(&before) > 0);
@@ -356,6 +357,7 @@ mod tests {
         assert_eq!(counted(&[5, 8, 9]), None, "the first is too new");
         assert_eq!(counted(&[0]), None, "one start has no rate");
         assert_eq!(counted(&[9; 19]), None);
+        assert_eq!(counted(&[9, 10]), None, "one is ahead");
         assert_eq!(counted(&[9; 20]), Some(Span::millis(500)));
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use paceline_core::{
-    Admission, Callers, Due, DueAt, JobId, SERVICE_KIND, Submission, SubmitError, Time,
+    Admission, Callers, Due, DueAt, JobId, SERVICE_KIND, Span, Submission, SubmitError, Time,
 };
 
 use super::jobs::{JobBook, State, Wanted};
@@ -173,9 +173,11 @@ impl Book {
             allowed(own.min(self.setup.settings.max_waiting).get()) as usize
         };
         let words = match answer {
-            Ok(Admission::Refused { lane: Some(lane), .. }) => {
+            Ok(Admission::Refused { lane: Some(lane), retry_at }) => {
                 let most = self.may_have_waited.get(lane).copied().unwrap_or(0);
-                (most < bound(lane)).then(|| format!("{lane} refuses a call behind {most} at most"))
+                (most < bound(lane))
+                    .then(|| format!("{lane} refuses a call behind {most} at most"))
+                    .or_else(|| self.wrong_moment(lane, *retry_at))
             }
             Ok(Admission::Refused { lane: None, .. }) => {
                 let most = self.may_have_waited.values().sum::<usize>();
@@ -197,6 +199,15 @@ impl Book {
         if let Some(words) = words {
             self.broken("Q1", words);
         }
+    }
+
+    /// A refused caller comes again in a second at the earliest; nobody knows when a pause ends.
+    fn wrong_moment(&self, lane: &std::sync::Arc<str>, retry_at: Option<Time>) -> Option<String> {
+        let retry_at = retry_at?;
+        let paused =
+            self.lanes.get(lane).is_some_and(|it| it.paused && it.paused_at < self.now.time);
+        let soon = retry_at < self.now.wall + Span::secs(1);
+        (paused || soon).then(|| format!("{lane} refuses a call until {retry_at:?}"))
     }
 
     fn keeps_worker(&self, job: JobId) -> bool {

@@ -25,17 +25,16 @@ impl Book {
             return;
         }
         let before = call.clone();
+        let now = self.now.time;
+        let mut heard = call.told_at == now;
         if let State::Running(attempt) = call.state {
             let lane = self.lanes.get(&call.lane);
-            let known = lane.and_then(|lane| lane.find(attempt));
-            let out = known.filter(|known| known.start_known && !known.told);
-            call.made += u32::from(out.is_some());
-            // Withdrawn, it may have settled in this turn before the engine heard of it.
-            let now = self.now.time;
-            let heard = call.told_at == now || known.is_some_and(|known| known.start_told == now);
-            let withdrawn = matches!(outcome, Outcome::Skipped(_) | Outcome::Cancelled);
-            call.unsure |= withdrawn && heard;
+            let known = lane.and_then(|lane| lane.find(attempt)).filter(|it| it.start_known);
+            call.made += u32::from(known.is_some_and(|known| !known.told));
+            heard |= known.is_some_and(|known| known.start_told == now);
         }
+        // Withdrawn, it may have settled in this turn before the engine heard of it.
+        call.unsure |= heard && matches!(outcome, Outcome::Skipped(_) | Outcome::Cancelled);
         call.outcome = Some(outcome.clone());
         (call.was, call.state) = (call.state, State::Settled);
         let key = job.spec.cache_key.clone();

@@ -42,6 +42,7 @@ pub fn all(fresh: &mut dyn FnMut() -> Open) {
         answers_come_in_the_order_asked_and_expire,
         pruning::steps_are_small_and_take_only_what_is_old,
         pruning::what_is_old_is_found_whatever_stands_before_it,
+        pruning::what_many_commits_finished_is_old_after_a_restart_too,
         the_largest_numbers_survive,
         again::services_and_rosters_are_kept_by_name,
         again::a_note_is_kept_until_it_is_replaced_or_dropped,

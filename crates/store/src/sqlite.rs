@@ -259,6 +259,7 @@ impl Store for Sqlite {
             load::calls(connection, &mut known, each)?;
             load::reservations(connection, &mut known, each)?;
             load::services(connection, each)?;
+            known.leaving = load::leaving(connection)?;
             load::stamp(connection)
         })?;
         self.known = Some(known);
@@ -409,6 +410,16 @@ impl Store for Sqlite {
     }
 
     fn prune(&mut self, finished_before: Time, now: Time) -> Result<usize, StoreError> {
+        if self.known.is_none() {
+            self.load(&mut |_| ())?;
+        }
+        let newest = self.known.as_ref().and_then(|known| known.leaving.first());
+        if newest.is_some_and(|first| moment(first) < moment(finished_before)) {
+            self.write(Outlives::Process, |writer| {
+                writer.leaving_rows()?;
+                writer.run(Sql::StampLeaving, ())
+            })?;
+        }
         let old = self.read(|connection| leaving::old(connection, moment(finished_before)))?;
         let questions = self.expired(now)?;
         if old.jobs.is_empty() && questions.is_empty() {

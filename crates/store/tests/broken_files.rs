@@ -80,11 +80,11 @@ fn a_store_of_a_newer_program_is_left_alone() {
     let path = directory.path().join("store.db");
     new_store(&path, 1);
     let newer = Connection::open(&path).expect("a database");
-    newer.pragma_update(None, "user_version", 7).expect("SQL");
+    newer.pragma_update(None, "user_version", 8).expect("SQL");
     drop(newer);
     assert_eq!(
         refusal(&path),
-        "`PATH` was written by a newer program (version 7 of the store, this program knows 6): \
+        "`PATH` was written by a newer program (version 8 of the store, this program knows 7): \
          use the newer program"
     );
 }

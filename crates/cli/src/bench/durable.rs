@@ -111,7 +111,7 @@ fn raw(jobs: usize, batch: usize, path: &Path) -> anyhow::Result<Lap> {
     for first in (0..jobs + batch).step_by(batch) {
         writes.clear();
         for n in (first.saturating_sub(batch)..first).filter(|&n| n < jobs) {
-            writes.extend(finished(n, &lanes));
+            writes.extend(finished(n, Time(first as u64), &lanes));
         }
         for n in (first..first + batch).filter(|&n| n < jobs) {
             writes.extend(accepted(n, &lanes, &payload));
@@ -139,7 +139,7 @@ fn accepted(n: usize, lanes: &[Arc<str>], payload: &Blob) -> [Write; 2] {
     [Write::Job(record, payload.clone()), Write::Reserve(reservation)]
 }
 
-fn finished(n: usize, lanes: &[Arc<str>]) -> [Write; 2] {
+fn finished(n: usize, finished_at: Time, lanes: &[Arc<str>]) -> [Write; 2] {
     let value = b"true".as_slice().into();
     let call = CallReport {
         lane: lanes[n % LANES].clone(),
@@ -153,7 +153,7 @@ fn finished(n: usize, lanes: &[Arc<str>]) -> [Write; 2] {
         job: JobId(n as u64 + 1),
         state: JobState::Done,
         answer: Answer::All,
-        finished_at: Time(n as u64),
+        finished_at,
         calls: vec![call],
         partial: false,
     };

@@ -48,3 +48,32 @@ pub(super) fn what_is_old_is_found_whatever_stands_before_it(place: &mut Place) 
     assert_eq!(place.job(last), None);
     assert_eq!(place.answers(&["000001"], 55), [Some(found("000001", "1", 60))]);
 }
+
+pub(super) fn what_many_commits_finished_is_old_after_a_restart_too(place: &mut Place) {
+    // Commits that finish one job, several, and more than are remembered at once.
+    let sizes = [1, 3, 1, 1_200, 1, 90, 400, 700, 1];
+    let jobs = (1..=sizes.iter().sum()).map(|id| Write::Job(job(id), b"x".as_slice().into()));
+    place.commit(&jobs.collect::<Vec<_>>());
+    let mut last = 0;
+    for (at, size) in (10..).zip(sizes) {
+        // Jobs do not finish in the order of their numbers.
+        let order = (last + 1..=last + size).rev();
+        let finish = |id| Write::Finish(report(id, at, vec![]).into());
+        place.commit(&order.map(finish).collect::<Vec<_>>());
+        last += size;
+        if at % 2 == 0 {
+            place.reopen();
+        }
+    }
+    for (at, size) in (10..).zip(sizes) {
+        assert_eq!(forgotten(place, at), 0, "nothing is as old as {at}");
+        assert_eq!(forgotten(place, at + 1), size, "all that finished at {at} is forgotten");
+        place.reopen();
+    }
+    assert_eq!(place.listed(0, 1), [] as [u64; 0]);
+}
+
+fn forgotten(place: &mut Place, finished_before: u64) -> u64 {
+    let mut step = || place.store().prune(Time(finished_before), Time(0)).expect("a step") as u64;
+    std::iter::from_fn(|| Some(step()).filter(|&gone| gone > 0)).sum()
+}

@@ -20,6 +20,14 @@ pub(super) struct Known {
     pub(super) with_calls: BTreeSet<JobId>,
     /// Attempts that have ended, by lane: an index of them on disk would cost each attempt a page.
     pub(super) ended: BTreeMap<LaneId, BTreeSet<AttemptId>>,
+    /// Finished jobs that stand in no row of their own yet.
+    pub(super) leaving: Leaving,
+}
+
+/// The row of a stamp.
+fn row(clocks: [i64; 4], next: [i64; 4], leaving: Option<&[u8]>) -> impl rusqlite::Params {
+    let ([time, wall, boot, since_boot], [job, attempt, lane, event]) = (clocks, next);
+    (time, wall, boot, since_boot, job, attempt, lane, event, leaving)
 }
 
 /// One transaction. Dropped before `finish`, it leaves the connection in the middle of it: the
@@ -28,7 +36,6 @@ pub(super) struct Writer<'a> {
     statements: Statements<'a>,
     known: &'a mut Known,
     buffer: &'a mut Buffer,
-    leaving: Leaving,
 }
 
 type Done = rusqlite::Result<()>;
@@ -39,16 +46,19 @@ impl<'a> Writer<'a> {
         known: &'a mut Known,
         buffer: &'a mut Buffer,
     ) -> rusqlite::Result<Writer<'a>> {
-        let (statements, leaving) = (Statements::new(connection), Leaving::default());
-        let mut writer = Writer { statements, known, buffer, leaving };
+        let mut writer = Writer { statements: Statements::new(connection), known, buffer };
         writer.run(Sql::Begin, ())?;
         Ok(writer)
     }
 
     pub(super) fn finish(mut self) -> Done {
-        let leaving = std::mem::take(&mut self.leaving);
-        leaving.rows(|row| self.run(Sql::Leaving, row))?;
         self.run(Sql::Commit, ())
+    }
+
+    /// The finished jobs that stand beside the stamp get their rows.
+    pub(super) fn leaving_rows(&mut self) -> Done {
+        let leaving = std::mem::take(&mut self.known.leaving);
+        leaving.rows(|row| self.run(Sql::Leaving, row))
     }
 
     pub(super) fn run(&mut self, sql: Sql, values: impl rusqlite::Params) -> Done {
@@ -59,8 +69,11 @@ impl<'a> Writer<'a> {
         let Stamp { time, wall, boot, since_boot, next } = *stamp;
         let clocks = [time.0, wall.0, boot, since_boot].map(u64::cast_signed);
         let next = [next.job, next.attempt, next.lane, next.event].map(u64::cast_signed);
-        let ([time, wall, boot, since_boot], [job, attempt, lane, event]) = (clocks, next);
-        self.run(Sql::Stamp, (time, wall, boot, since_boot, job, attempt, lane, event))
+        if let Some(leaving) = self.known.leaving.bytes(self.buffer) {
+            return self.statements.run(Sql::Stamp, row(clocks, next, Some(leaving))).map(drop);
+        }
+        self.leaving_rows()?;
+        self.run(Sql::Stamp, row(clocks, next, None))
     }
 
     pub(super) fn apply(&mut self, write: &Write) -> Done {
@@ -184,7 +197,7 @@ impl<'a> Writer<'a> {
         let values = (id, report.finished_at.0.cast_signed(), body);
         let moved = self.statements.run(Sql::Finish, values)?;
         assert_eq!(moved, 1, "only an unfinished job is finished");
-        self.leaving.add(report.job, report.finished_at);
+        self.known.leaving.add(report.job, report.finished_at);
         self.run(Sql::DropJob, [id])?;
         if self.known.with_calls.remove(&report.job) {
             self.run(Sql::DropCalls, [id])?;

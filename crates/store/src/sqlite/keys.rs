@@ -146,7 +146,8 @@ mod tests {
         let back = "DROP TABLE finished_keys; DROP TABLE services; DROP TABLE rosters;
                     DROP TABLE notes; DROP TABLE events; DROP TABLE opened;
                     DROP TABLE leaving; DROP INDEX cache_by_expiry;
-                    ALTER TABLE meta DROP COLUMN next_event; PRAGMA user_version = 1";
+                    ALTER TABLE meta DROP COLUMN next_event;
+                    ALTER TABLE meta DROP COLUMN leaving; PRAGMA user_version = 1";
         store.connection.execute_batch(back).expect("SQL");
         drop(store);
 

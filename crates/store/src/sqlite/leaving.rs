@@ -1,24 +1,65 @@
 //! Finished jobs by the moment at which they finished, to be forgotten in that order.
+//!
+//! The newest stand beside the stamp, on a page that every commit writes anyway; when they are many
+//! they become rows. A row for each commit would cost each commit a page.
 
 use std::collections::BTreeMap;
 
 use paceline_core::{JobId, Time};
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
+use super::forms::{Buffer, Unreadable, read};
 use super::load;
 use crate::PRUNE_STEP;
 
 /// Jobs of one row: it fits on its page.
 const JOBS_PER_ROW: usize = 100;
 const NUMBER: usize = size_of::<u64>();
+/// Beyond these the newest become rows: they fit on the page of the stamp.
+const MOST_JOBS: usize = 1_000;
+const MOST_BYTES: usize = 2_000;
 
-/// The jobs that one transaction finishes, by their moments.
+/// The jobs that finished last, by their moments.
 #[derive(Debug, Default)]
-pub(super) struct Leaving(BTreeMap<Time, Vec<JobId>>);
+pub(super) struct Leaving {
+    moments: BTreeMap<Time, Vec<JobId>>,
+    jobs: usize,
+}
+
+/// A moment, its first job, and how far it is from each job to the next.
+type Stored = Vec<(u64, u64, Vec<i64>)>;
 
 impl Leaving {
     pub(super) fn add(&mut self, job: JobId, finished_at: Time) {
-        self.0.entry(finished_at).or_default().push(job);
+        self.moments.entry(finished_at).or_default().push(job);
+        self.jobs += 1;
+    }
+
+    /// When the first of them finished.
+    pub(super) fn first(&self) -> Option<Time> {
+        self.moments.first_key_value().map(|(at, _)| *at)
+    }
+
+    /// Their stored form, if there are any and not too many.
+    pub(super) fn bytes<'b>(&self, buffer: &'b mut Buffer) -> Option<&'b [u8]> {
+        if self.jobs == 0 || self.jobs > MOST_JOBS {
+            return None;
+        }
+        let stored: Stored = self.moments.iter().map(|(at, jobs)| steps(*at, jobs)).collect();
+        Some(buffer.bytes_of(&stored)).filter(|bytes| bytes.len() <= MOST_BYTES)
+    }
+
+    pub(super) fn read(bytes: &[u8]) -> Result<Leaving, Unreadable> {
+        let mut leaving = Leaving::default();
+        for (at, first, steps) in read::<Stored>("finished jobs", bytes)? {
+            let mut job = first;
+            leaving.add(JobId(job), Time(at));
+            for step in steps {
+                job = job.wrapping_add_signed(step);
+                leaving.add(JobId(job), Time(at));
+            }
+        }
+        Ok(leaving)
     }
 
     /// Hands out its rows: the moment, the first job, the others.
@@ -26,7 +67,7 @@ impl Leaving {
         self,
         mut each: impl FnMut((i64, i64, Option<Vec<u8>>)) -> rusqlite::Result<()>,
     ) -> rusqlite::Result<()> {
-        for (at, jobs) in self.0 {
+        for (at, jobs) in self.moments {
             for jobs in jobs.chunks(JOBS_PER_ROW) {
                 let (first, others) = jobs.split_first().expect("a chunk has one at least");
                 let bytes: Vec<u8> = others.iter().flat_map(|job| job.0.to_le_bytes()).collect();
@@ -36,6 +77,11 @@ impl Leaving {
         }
         Ok(())
     }
+}
+
+fn steps(at: Time, jobs: &[JobId]) -> (u64, u64, Vec<i64>) {
+    let step = |two: &[JobId]| two[1].0.wrapping_sub(two[0].0).cast_signed();
+    (at.0, jobs[0].0, jobs.windows(2).map(step).collect())
 }
 
 /// Jobs on their way out.
@@ -78,4 +124,43 @@ fn key_hash(connection: &Connection, job: i64) -> rusqlite::Result<Option<i64>> 
     let mut statement = connection.prepare_cached("SELECT spec FROM finished WHERE id = ?")?;
     let hash = statement.query_row([job], |row| Ok(load::key_hash(row, 0))).optional()?;
     Ok(hash.flatten())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_beside_the_stamp_is_read_as_it_was() {
+        let mut leaving = Leaving::default();
+        for (job, at) in [(7, 10), (3, 10), (u64::MAX, 10), (4, u64::MAX), (5, 9)] {
+            leaving.add(JobId(job), Time(at));
+        }
+        let mut buffer = Buffer::default();
+        let bytes = leaving.bytes(&mut buffer).expect("a few").to_vec();
+        let read = Leaving::read(&bytes).expect("its own form");
+        assert_eq!((read.moments, read.jobs), (leaving.moments, 5));
+        assert_eq!(read_first(&bytes), Some(Time(9)));
+        assert!(Leaving::read(&bytes[..bytes.len() - 1]).is_err());
+    }
+
+    fn read_first(bytes: &[u8]) -> Option<Time> {
+        Leaving::read(bytes).expect("its own form").first()
+    }
+
+    #[test]
+    fn too_many_for_the_page_of_the_stamp_become_rows() {
+        let mut leaving = Leaving::default();
+        (0..=MOST_JOBS as u64).for_each(|job| leaving.add(JobId(job), Time(1)));
+        assert!(leaving.bytes(&mut Buffer::default()).is_none());
+        let mut leaving = Leaving::default();
+        (0..300).for_each(|n| leaving.add(JobId(n << 40), Time(n)));
+        assert!(leaving.bytes(&mut Buffer::default()).is_none());
+        let mut rows = 0;
+        let counted = leaving.rows(|_| {
+            rows += 1;
+            Ok(())
+        });
+        assert_eq!((counted, rows), (Ok(()), 300));
+    }
 }

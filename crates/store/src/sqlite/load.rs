@@ -14,6 +14,7 @@ use super::forms::{
     Specs, Unreadable, read, read_call, read_events, read_lane, read_report, read_terms,
 };
 use super::keys::hash;
+use super::leaving::Leaving;
 use crate::StoredJob;
 
 pub(super) fn stamp(connection: &Connection) -> rusqlite::Result<Option<Stamp>> {
@@ -34,6 +35,16 @@ pub(super) fn stamp(connection: &Connection) -> rusqlite::Result<Option<Stamp>> 
         })
     };
     connection.query_row(sql, [], read).optional()
+}
+
+/// The jobs that finished last.
+pub(super) fn leaving(connection: &Connection) -> rusqlite::Result<Leaving> {
+    let read = |row: &Row<'_>| match row.get_ref(0)?.as_blob_or_null()? {
+        Some(bytes) => readable(0, Leaving::read(bytes)),
+        None => Ok(Leaving::default()),
+    };
+    let found = connection.query_row("SELECT leaving FROM meta", [], read).optional()?;
+    Ok(found.unwrap_or_default())
 }
 
 pub(super) fn lanes(connection: &Connection, each: &mut dyn FnMut(Record)) -> rusqlite::Result<()> {

@@ -22,7 +22,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How a file of each version becomes one of the next; the first makes a new file.
 /// A step that was ever released never changes.
-const STEPS: [&str; 6] = [
+const STEPS: [&str; 7] = [
     // An unfinished job is in `jobs`, so that a start reads those and no others. Its payload lies
     // apart: it is neither read at the start nor copied at the end. An attempt is found by its
     // number, which grows: whatever the number of lanes, one turn touches a few pages.
@@ -93,6 +93,10 @@ const STEPS: [&str; 6] = [
     ) WITHOUT ROWID;
     INSERT INTO leaving SELECT finished_at, id, NULL FROM finished;
     CREATE INDEX cache_by_expiry ON cache (expires_at);
+    ",
+    // Those that finished last stand beside the stamp until they are enough for rows.
+    "
+    ALTER TABLE meta ADD COLUMN leaving BLOB;
     ",
 ];
 

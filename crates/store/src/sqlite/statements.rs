@@ -8,6 +8,7 @@ pub(super) enum Sql {
     Begin,
     Commit,
     Stamp,
+    StampLeaving,
     Job,
     Payload,
     DropPayload,
@@ -38,10 +39,11 @@ pub(super) enum Sql {
     DropEvents,
 }
 
-const SQL: [(Sql, &str); 31] = [
+const SQL: [(Sql, &str); 32] = [
     (Sql::Begin, "BEGIN IMMEDIATE"),
     (Sql::Commit, "COMMIT"),
-    (Sql::Stamp, "INSERT OR REPLACE INTO meta VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?)"),
+    (Sql::Stamp, "INSERT OR REPLACE INTO meta VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
+    (Sql::StampLeaving, "UPDATE meta SET leaving = NULL"),
     (Sql::Job, "INSERT INTO jobs VALUES (?, ?, ?, ?)"),
     (Sql::Payload, "INSERT OR REPLACE INTO payloads VALUES (?, ?)"),
     (Sql::DropPayload, "DELETE FROM payloads WHERE job = ?"),

@@ -10,6 +10,7 @@ use std::num::NonZeroU32;
 use crate::call::State;
 use crate::core::{Core, Moment};
 use crate::group::GroupStanding;
+use crate::job::SubmitError;
 use crate::lane::{Cause, Contenders, Demand, Glance, Key, Lane, Standing};
 use crate::mutant::Mutant;
 use crate::outcome::{Failure, Outcome, Skip};
@@ -472,14 +473,16 @@ impl Core {
         }
     }
 
-    /// Fails a waiting call whose cost its lane or group can never admit; says whether it did.
-    pub(crate) fn fail_if_impossible(&mut self, call: u32, now: Now, plan: &mut Plan) -> bool {
+    /// Why a call can never start, if its lane or group can never admit its cost.
+    pub(crate) fn impossible(&self, call: u32) -> Option<SubmitError> {
         let job = &self.jobs[self.calls[call].job];
         let lane = &self.lanes[self.calls[call].lane];
-        let Err(error) = self.check_cost(&lane.name, &lane.limits, job.priority, job.cost.get())
-        else {
-            return false;
-        };
+        self.check_cost(&lane.name, &lane.limits, job.priority, job.cost.get()).err()
+    }
+
+    /// Fails a waiting call that can never start; says whether it did.
+    pub(crate) fn fail_if_impossible(&mut self, call: u32, now: Now, plan: &mut Plan) -> bool {
+        let Some(error) = self.impossible(call) else { return false };
         let failure = Failure::permanent("cost").because(&error.to_string());
         self.settle(call, Outcome::Failed(failure), now, plan);
         true

@@ -162,6 +162,9 @@ pub(crate) struct Lane {
     /// anything.
     pub(crate) most_slack: Span,
     announced_slack: Span,
+    /// Of the calls that take room: those that share another's request, and those that count in all.
+    pub(crate) joined: u32,
+    pub(crate) in_all: u32,
 }
 
 impl Lane {
@@ -181,6 +184,8 @@ impl Lane {
             recent: Recent::default(),
             most_slack: Span::ZERO,
             announced_slack: Span::ZERO,
+            joined: 0,
+            in_all: 0,
             limits,
             group: None,
             made: false,
@@ -241,8 +246,11 @@ impl Lane {
 
     /// The gap that a call of this rank keeps; windows, groups and services are not bent (L2).
     pub(crate) fn gap(&self, rank: Priority) -> Span {
-        let every = self.health.every(&self.limits);
-        let bent = Span(self.limits.gap_share[rank.index()].of(every.0));
+        self.shared_gap(self.limits.gap_share[rank.index()])
+    }
+
+    fn shared_gap(&self, share: Portion) -> Span {
+        let bent = Span(share.of(self.health.every(&self.limits).0));
         bent.max(self.spread).max(self.announced_gap())
     }
 
@@ -379,7 +387,8 @@ impl Lane {
 
     /// How long its history binds anything, be it its groups.
     pub(crate) fn memory(&self) -> Span {
-        let limits = self.longest.max(self.gap(Priority::Background)).max(self.group_memory);
+        let longest_share = self.limits.gap_share.into_iter().max().unwrap_or_default();
+        let limits = self.longest.max(self.shared_gap(longest_share)).max(self.group_memory);
         let Some((announced, _)) = self.announced.as_deref() else { return limits };
         let window = announced.window.map_or(Span::ZERO, |rate| rate.per);
         let left = announced.left.map_or(Span::ZERO, |(_, span)| span);

@@ -4,6 +4,7 @@
 //! that runs nothing never waits for theirs.
 
 use crate::mutant::Mutant;
+use crate::priority::Priority;
 use crate::room::Fill;
 use crate::settings::PoolSettings;
 use crate::time::Time;
@@ -64,10 +65,23 @@ impl Pool {
 
     /// Who may start a call with this need now, if anybody.
     pub(crate) fn door(&self, need: Need) -> Option<Door> {
+        self.door_of(self.size, need)
+    }
+
+    /// Whether a call may start though no other ends, be it when the pool has grown.
+    pub(crate) fn will_let_in(&self, need: Need, priority: Priority) -> bool {
+        match self.door_of(self.settings.max.get(), need) {
+            Some(Door::Any) => true,
+            Some(Door::Interactive) => priority == Priority::Interactive,
+            None => false,
+        }
+    }
+
+    fn door_of(&self, size: u32, need: Need) -> Option<Door> {
         let free = match need {
             Need::Nothing => return Some(Door::Any),
             Need::First => self.settings.max_lanes.get().saturating_sub(self.lanes),
-            Need::Slot => self.size.saturating_sub(self.busy),
+            Need::Slot => size.saturating_sub(self.busy),
         };
         let in_all = self.settings.max_running.get().saturating_sub(self.running());
         let free = free.min(in_all);

@@ -37,7 +37,9 @@ impl Core {
             && !Mutant::GroupUncharged.on()
         {
             group.pending.insert((charged_at, attempt, priority));
-            group.ledger.reserve(attempt, charged_at, cost);
+            if group.memory() > Span::ZERO {
+                group.ledger.reserve(attempt, charged_at, cost);
+            }
         }
         let call = &self.calls[number];
         let id = self.call_id(number);

@@ -127,12 +127,17 @@ impl State {
 impl Core {
     /// Takes a call a step further, and keeps count of what waits.
     pub(crate) fn step(&mut self, call: u32, step: Step) {
-        let before = self.calls[call].state.takes_room();
+        let before = self.calls[call].state;
         self.calls[call].step(step);
-        match (before, self.calls[call].state.takes_room()) {
+        let after = self.calls[call].state;
+        match (before.takes_room(), after.takes_room()) {
             (false, true) => self.count_room(call, 1, 0),
             (true, false) => self.count_room(call, 0, 1),
             _ => {}
+        }
+        if (before == State::Joined) != (after == State::Joined) {
+            let joined = &mut self.lanes[self.calls[call].lane].joined;
+            *joined = if after == State::Joined { *joined + 1 } else { *joined - 1 };
         }
     }
 
@@ -148,6 +153,8 @@ impl Core {
         }
         if self.all_keep_workers || self.counts_in_all(self.jobs[job].kind) {
             self.room.taken = self.room.taken + more - fewer;
+            let in_all = &mut self.lanes[lane].in_all;
+            *in_all = *in_all + more - fewer;
         }
     }
 
@@ -252,14 +259,19 @@ impl Core {
         let opens = if heads().next().is_some() {
             let free = heads().filter_map(|(priority, head)| {
                 let at = opening(priority, head.cost.get());
-                let held = self.slots_are_taken(lane) || self.lacks_worker(lane, head.call);
+                let held =
+                    self.slots_are_taken(lane) || self.lacks_worker(lane, priority, head.call);
                 (at > now.time || !held).then_some(at)
             });
             free.min()
         } else {
-            // Those that ask the cache, and those that share a request, stand in no queue.
+            // Those that ask the cache, and those that share a request, stand in no queue. A request
+            // that all of them share is on the wire, or comes when its retry does.
             let at = opening(Priority::Background, 1);
-            (at > now.time || !self.slots_are_taken(lane)).then_some(at)
+            let share = lane.room.taken == lane.joined;
+            let runs = lane.in_flight + lane.untold > 0;
+            let held = if share { runs } else { self.slots_are_taken(lane) };
+            (!held || !share && at > now.time).then_some(at)
         };
         opens.map(|at| at.max(now.time + AGAIN))
     }
@@ -270,10 +282,10 @@ impl Core {
     }
 
     /// Whether a waiting call starts only when another one ends, for want of a worker.
-    fn lacks_worker(&self, lane: &Lane, call: u32) -> bool {
+    fn lacks_worker(&self, lane: &Lane, priority: Priority, call: u32) -> bool {
         let need = self.need(lane, call);
         let has_its_share = need == Need::Slot && lane.workers > self.pool.lane_cap();
-        has_its_share || self.pool.door(need).is_none() && self.pool.grows_at().is_none()
+        has_its_share || !self.pool.will_let_in(need, priority)
     }
 
     /// When a call of any lane may leave its queue. All lanes are looked at, once in a turn however
@@ -282,7 +294,7 @@ impl Core {
         if let Some((_, found)) = self.found_room.filter(|(at, _)| *at == now.time) {
             return found;
         }
-        let lanes = self.lanes.iter().filter(|(_, lane)| lane.room.taken > 0);
+        let lanes = self.lanes.iter().filter(|(_, lane)| lane.in_all > 0);
         let found = lanes.filter_map(|(lane, _)| self.lane_room_at(lane, now)).min();
         self.found_room = Some((now.time, found));
         found

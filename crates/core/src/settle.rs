@@ -293,8 +293,7 @@ impl Core {
         plan: &mut Plan,
     ) {
         for (call, job) in calls {
-            let open = self.calls.get(call).is_some_and(|it| !it.is_settled());
-            if open && self.call_id(call).job == job {
+            if self.is_open(call, job) {
                 self.settle(call, outcome.clone(), now, plan);
             }
         }
@@ -321,7 +320,11 @@ impl Core {
         if let Some(leads) = leads {
             let retry = self.jobs[self.calls[leads].job].retry();
             let wait = backoff(&retry, self.calls[leads].attempts, roll);
-            let wait = retry_after.unwrap_or(wait).min(crate::time::LONGEST_SPAN);
+            // A date that is no later than now would have been names no pace (R1, L7).
+            let wait = match retry_after {
+                Some(after) if after >= SOON => after.min(crate::time::LONGEST_SPAN),
+                sooner => sooner.unwrap_or_default().max(wait),
+            };
             self.back_off(leads, now.time + wait);
             self.write_shared(leads, plan);
         }
@@ -522,27 +525,68 @@ impl Core {
     /// (C2).
     fn hand_over(&mut self, number: u32, now: Now, plan: &mut Plan) {
         self.forget_same(number);
-        let Some(mut heirs) = self.followers.remove(&number) else { return };
-        let heir = heirs.remove(0);
+        let Some(heirs) = self.followers.remove(&number) else { return };
+        let Call { state, attempt, retry_at, .. } = self.calls[number];
+        match state {
+            State::Running => {
+                let heir = self.pass_on(heirs).expect("calls without followers have no entry");
+                self.take_over(heir, number, attempt, plan);
+            }
+            // It shared the request that was in vain, and so what that said about the next.
+            State::Backoff if self.calls[heirs[0]].requests() > 0 => {
+                let heir = self.pass_on(heirs).expect("calls without followers have no entry");
+                self.back_off(heir, retry_at);
+                self.write_shared(heir, plan);
+            }
+            _ => {
+                // None is settled within the settling of the one before it: that would take a stack
+                // as deep as they are many.
+                let (wait, end): (Vec<u32>, Vec<u32>) =
+                    heirs.into_iter().partition(|&heir| self.may_wait(heir, now));
+                let end: Vec<(u32, JobId)> =
+                    end.into_iter().map(|call| (call, self.call_id(call).job)).collect();
+                if let Some(heir) = self.pass_on(wait) {
+                    self.enter_queue(heir, now, plan);
+                    let lane = self.calls[heir].lane;
+                    self.touch_lane(lane);
+                    self.lanes[lane].group.into_iter().for_each(|group| self.touch_group(group));
+                }
+                for (call, job) in end {
+                    if self.is_open(call, job) && !self.fail_if_impossible(call, now, plan) {
+                        self.skip_if_paused(call, now, plan);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The first of these calls leads the others from now on.
+    fn pass_on(&mut self, mut heirs: Vec<u32>) -> Option<u32> {
+        let heir = if heirs.is_empty() { None } else { Some(heirs.remove(0)) }?;
         self.lead(heir, &heirs);
         if !heirs.is_empty() {
             self.followers.insert(heir, heirs);
         }
-        let attempt = self.calls[number].attempt;
-        match self.attempts.get_mut(&attempt) {
-            Some(known) if self.calls[number].state == State::Running => {
-                known.call = Some(heir);
-                let lane = self.lanes[known.lane].id;
-                self.step(heir, Step::TakeOver);
-                self.calls[heir].attempt = attempt;
-                // What a crash makes of an attempt is for the kind to say that made it (B2).
-                let kind = |call: u32| self.jobs[self.calls[call].job].kind;
-                if kind(heir) == kind(number) {
-                    plan.writes.push(Write::HandOver(lane, attempt, self.call_id(heir)));
-                }
-            }
-            _ => self.join_queue(heir, now, plan),
+        Some(heir)
+    }
+
+    /// The attempt of a call that goes is its heir's.
+    fn take_over(&mut self, heir: u32, from: u32, attempt: AttemptId, plan: &mut Plan) {
+        let known = self.attempts.get_mut(&attempt).expect("a running call has an attempt");
+        known.call = Some(heir);
+        let lane = self.lanes[known.lane].id;
+        self.step(heir, Step::TakeOver);
+        self.calls[heir].attempt = attempt;
+        // What a crash makes of an attempt is for the kind to say that made it (B2).
+        let kind = |call: u32| self.jobs[self.calls[call].job].kind;
+        if kind(heir) == kind(from) {
+            plan.writes.push(Write::HandOver(lane, attempt, self.call_id(heir)));
         }
+    }
+
+    /// Whether a call is the one that it was and not settled: settling one job may finish another.
+    pub(crate) fn is_open(&self, call: u32, job: JobId) -> bool {
+        self.calls.get(call).is_some_and(|it| !it.is_settled()) && self.call_id(call).job == job
     }
 }
 

@@ -17,6 +17,10 @@ use crate::time::{Now, Span, Time};
 /// The budgets of callers who named a priority but no `max_wait` (W1).
 const RSS_MAX_WAIT: Span = Span::secs(15);
 const BACKGROUND_MAX_WAIT: Span = Span::secs(60);
+/// No call waits less.
+const NO_PATIENCE: Least = Least { any: Span::ZERO, named: Span::ZERO };
+/// Who leads a call that followed another and does no longer.
+const NO_CALL: u32 = u32::MAX;
 
 impl Core {
     /// Starts the job's current stage: each of its calls goes its way in this turn.
@@ -185,11 +189,16 @@ impl Core {
         Least { any: call.max_wait, named }
     }
 
-    /// The smallest budget among a call and those that follow it.
-    fn shared_least(&self, call: u32) -> Least {
-        let followers = self.followers.get(&call).into_iter().flatten();
-        let followers = followers.map(|&follower| self.own_least(follower));
-        followers.fold(self.own_least(call), Least::of)
+    /// The smallest budget among a call and those that follow it; none is below `floor`.
+    fn shared_least(&self, call: u32, floor: Least) -> Least {
+        let mut least = self.own_least(call);
+        for &follower in self.followers.get(&call).into_iter().flatten() {
+            if least == floor {
+                break;
+            }
+            least = least.of(self.own_least(follower));
+        }
+        least
     }
 
     /// The smallest budget among a queued call and those that follow it, and the smallest that a
@@ -246,16 +255,32 @@ impl Core {
             self.followers.remove(&leader);
         }
         let (own, least) = (self.own_least(call), self.held_least(leader));
-        if own.any == least.any || own.named == least.named {
+        let held = |own: Span, least: Span| own != ANY_WAIT && own == least;
+        if held(own.any, least.any) || held(own.named, least.named) {
             self.share_budgets(leader, least);
         }
     }
 
-    /// The budgets of a call or of those that follow it have changed, of which `before` was held. What
-    /// its lane holds must be the smallest that one of them really has, or a search for those that
-    /// give up never ends.
+    /// Of those that follow a call, these do no longer: at the cost of one look at all of them.
+    fn unfollow_all(&mut self, leader: u32, gone: impl Fn(&Core, u32) -> bool) {
+        let Some(followers) = self.followers.remove(&leader) else { return };
+        let before = self.held_least(leader);
+        let (gone, stay): (Vec<u32>, Vec<u32>) =
+            followers.into_iter().partition(|&follower| gone(self, follower));
+        for follower in gone {
+            self.calls[follower].leader = NO_CALL;
+        }
+        if !stay.is_empty() {
+            self.followers.insert(leader, stay);
+        }
+        self.share_budgets(leader, before);
+    }
+
+    /// The budgets of a call or of those that follow it have grown, or some follow no longer; `before`
+    /// was held of them. What its lane holds must be the smallest that one of them really has, or a
+    /// search for those that give up never ends.
     pub(crate) fn share_budgets(&mut self, leader: u32, before: Least) {
-        let least = self.shared_least(leader);
+        let least = self.shared_least(leader, before);
         self.set_least(leader, before, least);
     }
 
@@ -279,6 +304,15 @@ impl Core {
 
     /// Joins the lane's queue, or is skipped at once if the lane opens too late (W1).
     pub(crate) fn join_queue(&mut self, call: u32, now: Now, plan: &mut Plan) {
+        self.enter_queue(call, now, plan);
+        // Limits may have changed since it was submitted, and a move leads anywhere.
+        if !self.fail_if_impossible(call, now, plan) && !self.skip_if_paused(call, now, plan) {
+            self.skip_if_hopeless(call, now, plan);
+        }
+    }
+
+    /// Joins the lane's queue, whatever the lane makes of that.
+    pub(crate) fn enter_queue(&mut self, call: u32, now: Now, plan: &mut Plan) {
         self.take_place(call, now);
         self.calls[call].max_wait = self.max_wait(call);
         if matches!(self.calls[call].state, State::Staged | State::Asking | State::Due) {
@@ -288,10 +322,6 @@ impl Core {
         self.line_up(call);
         if self.begins_late(call) {
             self.write_call(call, plan);
-        }
-        // Limits may have changed since it was submitted, and a move leads anywhere.
-        if !self.fail_if_impossible(call, now, plan) && !self.skip_if_paused(call, now, plan) {
-            self.skip_if_hopeless(call, now, plan);
         }
     }
 
@@ -318,24 +348,32 @@ impl Core {
         self.line_up(call);
     }
 
-    /// Skips a call whose caller named a budget if its lane was stopped by hand before the call
-    /// joined it, or for as long as that budget since; says whether it did.
-    fn skip_if_paused(&mut self, call: u32, now: Now, plan: &mut Plan) -> bool {
+    /// The skip of a call whose caller named a budget, if its lane was stopped by hand before the
+    /// call joined it, or for as long as that budget since.
+    fn paused_out(&self, call: u32, now: Now) -> Option<Skip> {
         let found = &self.calls[call];
         let (job, lane) = (&self.jobs[found.job], &self.lanes[found.lane]);
-        let Some(max_wait) = job.max_wait.filter(|_| lane.paused) else {
-            return false;
-        };
+        let max_wait = job.max_wait.filter(|_| lane.paused)?;
         let joined_paused = found.place.joined_at >= lane.paused_at;
         let waits = !joined_paused
             && !Mutant::PauseAtOnce.on()
             && now.time.since(lane.paused_at) < max_wait;
-        if waits || Mutant::MaxWaitIgnored.on() {
-            return false;
+        let skipped = !waits && !Mutant::MaxWaitIgnored.on();
+        skipped.then_some(Skip::Paused { max_wait, priority: job.priority })
+    }
+
+    /// Skips such a call; says whether it did.
+    pub(crate) fn skip_if_paused(&mut self, call: u32, now: Now, plan: &mut Plan) -> bool {
+        let skip = self.paused_out(call, now);
+        if let Some(skip) = skip {
+            self.settle(call, Outcome::Skipped(skip), now, plan);
         }
-        let skip = Skip::Paused { max_wait, priority: job.priority };
-        self.settle(call, Outcome::Skipped(skip), now, plan);
-        true
+        skip.is_some()
+    }
+
+    /// Whether a call may join its lane's queue at all.
+    pub(crate) fn may_wait(&self, call: u32, now: Now) -> bool {
+        self.impossible(call).is_none() && self.paused_out(call, now).is_none()
     }
 
     /// Skips a queued call that would not wait for so long, or those of its followers that would
@@ -389,10 +427,9 @@ impl Core {
             );
             self.share_budgets(leader, self.held_least(leader));
         }
+        self.unfollow_all(leader, gives_up);
         for (call, job) in sharers {
-            // Settling one job may have finished another.
-            let waits = self.calls.get(call).is_some_and(|it| !it.is_settled());
-            if waits && self.call_id(call).job == job {
+            if self.is_open(call, job) {
                 let skip = skip(self, call);
                 self.settle(call, Outcome::Skipped(skip), now, plan);
             }
@@ -483,7 +520,7 @@ impl Core {
         let first = lane_state.queues.push(job.priority, job.tenant, waiting);
         let mut least = self.own_least(call);
         if self.followers.contains_key(&call) {
-            least = self.shared_least(call);
+            least = self.shared_least(call, NO_PATIENCE);
             self.remember_least(call, least);
         }
         if least != Least::default() {

@@ -9,7 +9,7 @@ use paceline_core::{
 
 use super::Book;
 use super::lanes::LaneBook;
-use super::shared::MOST_AGAIN;
+use super::shared::{MOST_AGAIN, retry_wait};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -396,8 +396,8 @@ impl Book {
                 call.failures += 1;
                 call.refused = !failure.retryable;
                 if failure.retryable && call.failures < retry.attempts.get() {
-                    let wait = retry_after.unwrap_or_else(|| backoff(&retry, call.failures, roll));
-                    call.state = State::Backoff(now + wait);
+                    let wait = backoff(&retry, call.failures, roll);
+                    call.state = State::Backoff(now + retry_wait(*retry_after, wait));
                 }
             }
             _ => {}

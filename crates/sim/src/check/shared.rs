@@ -52,6 +52,14 @@ fn asks_again(verdict: &Verdict) -> bool {
     }
 }
 
+/// How long a call waits for its retry: a date of less than a second only adds to its backoff (R1).
+pub(super) fn retry_wait(retry_after: Option<Span>, backoff: Span) -> Span {
+    match retry_after {
+        Some(after) if after >= Span::secs(1) => after,
+        sooner => backoff.max(sooner.unwrap_or_default()),
+    }
+}
+
 fn retry_after(verdict: &Verdict) -> Option<Span> {
     match verdict {
         Verdict::Failed { retry_after, .. } => *retry_after,
@@ -137,9 +145,8 @@ impl Book {
                 }
                 verdict if asks_again(verdict) => {
                     call.failures += 1;
-                    let wait = retry_after(verdict);
-                    let wait = wait.unwrap_or_else(|| backoff(&retry, call.failures, roll));
-                    let until = now + wait;
+                    let wait = backoff(&retry, call.failures, roll);
+                    let until = now + retry_wait(retry_after(verdict), wait);
                     let spent = call.failures >= retry.attempts.get();
                     next = match next {
                         _ if spent => next,
@@ -162,15 +169,17 @@ impl Book {
         let left = self.sharers(&key);
         let Some(same) = self.same.get_mut(&key) else { return };
         // One that comes in the same turn may have come too late to take over.
-        let mut known = false;
+        let (mut known, mut shared) = (false, true);
         for (id, place) in left {
             let call = &mut self.jobs.get_mut(&id).expect("listed above").calls[place];
             call.unsure |= call.joined_at >= now;
             known |= !call.unsure;
+            shared &= !call.unsure && call.failures > 0;
         }
         if !known {
             self.same.remove(&key);
-        } else if matches!(same.at, Where::Backoff(..)) && !through {
+        } else if matches!(same.at, Where::Backoff(..)) && !through && !shared {
+            // One that shared no request in vain goes at once, if it is the next to lead.
             same.at = Where::Unknown;
         }
     }

@@ -733,3 +733,27 @@ fn l11_what_a_lane_without_limits_sent_and_may_yet_arrive_counts_in_a_new_window
     let trace = world.run_for("20s");
     assert_eq!(moments(&trace, "start"), ["0.000", "11.000"], "{trace}");
 }
+
+#[test]
+fn l2_the_longest_gap_need_not_be_that_of_background_work() {
+    let every = Some(Span::secs(10));
+    let gap_share = [1000, 1000, 1000, 0].map(Portion::thousandths);
+    let limits = Limits { every, gap_share, ..Limits::default() };
+    let mut world = World::new().lane("a", limits).latency("0ms");
+    world.submit(job(1).on("a"));
+    world.run_for("1s");
+    world.crash_for("1s");
+    world.submit(job(2).on("a").as_(Priority::Interactive));
+    let trace = world.run_for("20s");
+    assert_eq!(moments(&trace, "start #2"), ["10.002"], "{trace}");
+}
+
+#[test]
+fn r1_a_date_that_is_no_later_than_the_backoff_does_not_replace_it() {
+    let mut world = World::new().lane("a", at_once(1)).latency("0ms");
+    (0..1_000).for_each(|_| world.answer(1, unavailable("0ms")));
+    world.submit(job(1).on("a").attempts(1_000));
+    let trace = world.run_for("10m");
+    let starts = moments(&trace, "start #1");
+    assert!((10..200).contains(&starts.len()), "{trace}");
+}

@@ -288,3 +288,62 @@ fn q1_work_due_later_needs_room_when_it_is_to_begin_now() {
     602.000 report #3 done, all
     ");
 }
+
+#[test]
+fn q1_no_moment_is_named_while_all_lanes_that_may_run_hang() {
+    let mut world = World::new()
+        .lane("a", at_once(1))
+        .lane("b", at_once(1))
+        .lane("c", Limits { max_waiting: Some(n(1)), ..Limits::default() })
+        .latency("90s")
+        .settings(|settings| {
+            settings.pool.max_lanes = n(2);
+            settings.pool.interactive_reserve = 0;
+        });
+    (1..=3).for_each(|n| world.submit(job(n).on(["a", "b", "c"][n as usize - 1])));
+    world.run_for("1s");
+    world.submit(job(4).on("c"));
+    insta::assert_snapshot!(world.run_for("1s"), @"
+    0.000 start #1 a background
+    0.000 start #2 b background
+    1.000 submit 4: no room on c
+    ");
+}
+
+#[test]
+fn q1_no_moment_is_named_while_a_running_call_holds_those_who_share_it() {
+    let limits = Limits { max_waiting: Some(n(2)), ..at_once(5) };
+    let mut world = World::new().lane("a", limits).latency("90s");
+    let same = |n: u64| job(n).on("a").cache_key("q");
+    world.submit(same(1));
+    world.run_for("0s");
+    (2..=3).for_each(|n| world.submit(same(n)));
+    world.run_for("1s");
+    world.submit(job(4).on("a"));
+    insta::assert_snapshot!(world.run_for("1s"), @"
+    0.000 start #1 a background
+    1.000 submit 4: no room on a
+    ");
+}
+
+#[test]
+fn q1_permits_that_wait_are_no_reason_to_come_again() {
+    let mut world = World::new()
+        .lane("stuck", Limits::default())
+        .lane("paced", every("60s"))
+        .lane("free", at_once(1))
+        .kind("permit", OnCrash::Repeat)
+        .keeping_no_worker("permit")
+        .settings(|settings| settings.max_waiting = n(2));
+    world.tell_lane("stuck", LaneAct::Pause);
+    (1..=2).for_each(|n| world.submit(job(n).on("paced").kind("permit")));
+    world.run_for("0s");
+    (3..=4).for_each(|n| world.submit(job(n).on("stuck")));
+    world.submit(job(5).on("free"));
+    insta::assert_snapshot!(world.run_for("1s"), @"
+    0.000 start #1 paced background
+    0.000 submit 5: no room
+    1.000 done #1 paced
+    1.000 report #1 done, all
+    ");
+}

@@ -224,3 +224,64 @@ fn b2_a_request_that_was_handed_over_is_its_heirs() {
     10.000 report #4 done, all
     ");
 }
+
+#[test]
+fn c2_thousands_that_share_a_call_which_can_never_start_end_with_it() {
+    // One after the other would be the next to lead: each in the settling of the one before.
+    let mut world = World::new().lane("a", windows(&["10/60s"])).latency("0ms");
+    world.submit(job(1).on("a").cost(10));
+    world.submit_all((2..=3_500).map(|n| job(n).on("a").cost(5).cache_key("q")).collect());
+    world.tell_lane("a", LaneAct::Change(Box::new(windows(&["3/60s"]))));
+    let trace = world.run_for("1s");
+    assert_eq!(moments(&trace, "a cost").len(), 3_499);
+}
+
+#[test]
+fn w1_thousands_that_share_a_call_on_a_paused_lane_end_with_it() {
+    let mut world = World::new().lane("a", at_once(1)).latency("0ms");
+    (0..100).for_each(|_| world.answer(1, failed("reset")));
+    world.submit(job(1).on("a").cache_key("q").attempts(100));
+    // Long enough that it waits minutes for its next retry.
+    world.run_for("10m");
+    world.submit_all((2..=3_500).map(|n| job(n).on("a").cache_key("q").max_wait("1s")).collect());
+    world.tell_lane("a", LaneAct::Pause);
+    world.run_for("2s");
+    world.cancel(1);
+    let trace = world.run_for("1s");
+    assert_eq!(moments(&trace, "a max_wait, paused").len(), 3_499);
+}
+
+/// Two calls share a request in vain, and the first of them leaves or stays: when the second goes on.
+fn second_of_two(leaves: bool) -> String {
+    let mut world = World::new().lane("a", at_once(1)).latency("0ms");
+    world.answer(1, failed("reset"));
+    let same = |n: u64| job(n).on("a").cache_key("q").attempts(4);
+    world.submit_all(vec![same(1), same(2)]);
+    world.run_for("1ms");
+    if leaves {
+        world.cancel(1);
+    }
+    world.run_for("1ms");
+    world.crash_for("1ms");
+    let trace = world.run_for("70s");
+    let starts = moments(&trace, if leaves { "start #2" } else { "start #1" });
+    (*starts.last().expect("it is tried again")).into()
+}
+
+#[test]
+fn r1_a_call_that_shared_a_request_in_vain_waits_for_its_retry_when_the_leader_goes() {
+    assert_eq!(second_of_two(true), second_of_two(false));
+}
+
+#[test]
+fn c2_a_call_that_shared_no_request_goes_at_once_when_the_leader_goes() {
+    let mut world = World::new().lane("a", at_once(1)).latency("0ms");
+    world.answer(1, failed("reset"));
+    world.submit(job(1).on("a").cache_key("q").attempts(4));
+    world.run_for("1ms");
+    world.submit(job(2).on("a").cache_key("q"));
+    world.run_for("1ms");
+    world.cancel(1);
+    let trace = world.run_for("70s");
+    assert_eq!(moments(&trace, "start #2"), ["0.002"], "{trace}");
+}

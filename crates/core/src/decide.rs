@@ -99,7 +99,7 @@ impl Core {
             }
             self.moments.remove(&(at, moment));
             match moment {
-                Moment::Retry(call) => self.join_queue(call, now, plan),
+                Moment::Retry(call) => self.retry(call, now, plan),
                 Moment::Deadline(job) => self.deadline_passes(job, now, plan),
                 // A request was made for it, be it another job's.
                 Moment::StartWithin(call) if self.runs(call) || self.calls[call].requests() > 0 => {

@@ -174,8 +174,9 @@ impl Core {
             Verdict::Unused => {
                 self.return_to_queue(call);
                 self.watch_starts(call);
+                let leads = self.most_urgent(call);
                 // Limits may have changed while it was out.
-                self.fail_if_impossible(call, now, plan);
+                self.fail_if_impossible(leads, now, plan);
             }
             Verdict::Throttled { again: true, .. } => {
                 self.shared_by(call, |call| call.throttles += 1);
@@ -349,11 +350,26 @@ impl Core {
                 self.line_up(leads);
             }
             self.write_shared(leads, plan);
+            let leads = self.most_urgent(leads);
             if !self.fail_if_impossible(leads, now, plan) {
                 self.skip_if_hopeless(leads, now, plan);
             }
         }
         self.settle_each(through, &Outcome::Failed(Failure::transient(class)), now, plan);
+    }
+
+    /// A call in backoff waits for its lane again.
+    pub(crate) fn retry(&mut self, call: u32, now: Now, plan: &mut Plan) {
+        // The gap may be longer than when they came (W1).
+        let followers = self.followers.get(&call).cloned().unwrap_or_default();
+        for follower in followers {
+            let budget = self.max_wait(follower);
+            let max_wait = &mut self.calls[follower].max_wait;
+            *max_wait = budget.max(*max_wait);
+        }
+        self.enter_queue(call, now, plan);
+        let leads = self.most_urgent(call);
+        self.judge_waiting(leads, now, plan);
     }
 
     /// The outcome of an attempt that counted, for all that shared it.

@@ -305,6 +305,11 @@ impl Core {
     /// Joins the lane's queue, or is skipped at once if the lane opens too late (W1).
     pub(crate) fn join_queue(&mut self, call: u32, now: Now, plan: &mut Plan) {
         self.enter_queue(call, now, plan);
+        self.judge_waiting(call, now, plan);
+    }
+
+    /// Settles a call that may not or would not wait for its lane.
+    pub(crate) fn judge_waiting(&mut self, call: u32, now: Now, plan: &mut Plan) {
         // Limits may have changed since it was submitted, and a move leads anywhere.
         if !self.fail_if_impossible(call, now, plan) && !self.skip_if_paused(call, now, plan) {
             self.skip_if_hopeless(call, now, plan);

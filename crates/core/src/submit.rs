@@ -56,12 +56,17 @@ impl Core {
             return self.duplicate(first, submission, now, plan);
         }
         let due = submission.due.later(now);
+        let late = self.too_late(&submission, now).map(|at| too_late(&submission, at, now));
+        // It would not wait for room either.
+        if let Some(never @ Admission::TooLate { retry_at: None, .. }) = late {
+            return Ok(never);
+        }
         let bound = entry == Entry::New && due.is_none() && !Mutant::NoBound.on();
         if bound && let Some(refused) = self.refusal(&submission, kind, &lanes, now)? {
             return Ok(refused);
         }
-        if let Some(at) = self.too_late(&submission, now) {
-            return Ok(too_late(&submission, at, now));
+        if let Some(late) = late {
+            return Ok(late);
         }
         let lanes = self.make_lanes(&submission.spec, lanes, now.time, plan)?;
         let terms = Terms {
@@ -479,6 +484,18 @@ impl Core {
         for call in calls {
             self.overtake(call);
         }
+    }
+
+    /// While a call was out, more urgent ones may have come to share it: the first of the most urgent
+    /// leads now. Says who does.
+    pub(crate) fn most_urgent(&mut self, leader: u32) -> u32 {
+        let followers = self.followers.get(&leader).into_iter().flatten().copied();
+        let urgent = followers.min_by_key(|&call| self.jobs[self.calls[call].job].priority);
+        let Some(urgent) = urgent.filter(|&call| self.goes_later(leader, call)) else {
+            return leader;
+        };
+        self.overtake(urgent);
+        urgent
     }
 
     /// A call that follows one of lower priority, which waits yet, goes first itself (C2).

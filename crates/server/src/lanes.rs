@@ -67,6 +67,9 @@ pub(crate) struct LaneForm {
     /// The gap between calls.
     #[schema(example = "1s")]
     every: Option<String>,
+    /// By priority, the part of the gap that its calls need. Left out: all of it.
+    #[schema(example = json!({"interactive": 0.1, "rss": 0.5}))]
+    gap_share: Option<BTreeMap<String, f64>>,
     /// Calls per window.
     #[schema(max_items = 8, example = json!(["50/s", "1000/h"]))]
     limits: Option<Vec<LimitForm>>,
@@ -135,7 +138,14 @@ impl LaneForm {
             return Err(format!("more than {MOST_WINDOWS} limits"));
         }
         let normal = Limits::default();
+        let mut gap_share = normal.gap_share;
+        for (name, part) in self.gap_share.unwrap_or_default() {
+            let (priority, part) = part_of(&name, part)
+                .ok_or("`gap_share` goes from a priority to 0..1".to_string())?;
+            gap_share[priority.index()] = part;
+        }
         Ok(Limits {
+            gap_share,
             every: above_zero("every", self.every)?,
             gap_from: match self.gap_from {
                 Some(GapForm::Finish) => paceline::GapFrom::Finish,
@@ -151,7 +161,6 @@ impl LaneForm {
                 None => None,
                 Some(most) => Some(count("max_waiting", Some(most), NonZeroU32::MIN)?),
             },
-            ..normal
         })
     }
 }
@@ -165,15 +174,19 @@ impl LimitForm {
         };
         let mut window = Window { spread: spread.unwrap_or(false), ..Window::new(rate(limit)?) };
         for (name, part) in keep.unwrap_or_default() {
-            let priority = Priority::ALL.into_iter().find(|priority| priority.name() == name);
-            let priority = priority.filter(|priority| *priority != Priority::Background);
-            let (Some(priority), Some(part)) = (priority, Portion::from_f64(part)) else {
-                return Err("`keep` goes from a priority above background to 0..1".to_string());
-            };
+            let (priority, part) = part_of(&name, part)
+                .filter(|(priority, _)| *priority != Priority::Background)
+                .ok_or("`keep` goes from a priority above background to 0..1".to_string())?;
             window.keep[priority.index()] = part;
         }
         Ok(window)
     }
+}
+
+/// A priority by its name, and the part of something that is for it.
+fn part_of(name: &str, part: f64) -> Option<(Priority, Portion)> {
+    let priority = Priority::ALL.into_iter().find(|priority| priority.name() == name)?;
+    Some((priority, Portion::from_f64(part)?))
 }
 
 /// Gives a lane other limits.

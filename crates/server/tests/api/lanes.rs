@@ -43,11 +43,18 @@ async fn a_lane_is_stopped_let_go_on_forgiven_and_given_other_limits() {
     let limits = json!([{"limit": "10/s", "used": 0}, {"limit": "100/d", "used": 0}]);
     assert_eq!((&changed["limits"], &changed["rules"]["in_flight"]), (&limits, &json!(2)));
     assert_eq!(changed["rules"]["slack"], "5ms");
+    let rules = r#"{"every": "10s", "gap_share": {"interactive": 0.1, "background": 0.5}}"#;
+    let changed = daemon.ask("PUT", "/api/v1/lanes/shop", &[], rules).await.json();
+    let gaps = json!({"interactive": "1s", "rss": "10s", "completion": "10s", "background": "5s"});
+    assert_eq!(changed["rules"]["gaps"], gaps);
     for wrong in [
         r#"{"limits": ["10/x"]}"#,
         r#"{"in_flight": 0}"#,
         r#"{"every": "0s"}"#,
         r#"{"slack": "2s"}"#,
+        r#"{"every": "1s", "gap_share": {"urgent": 0.5}}"#,
+        r#"{"every": "1s", "gap_share": {"rss": 1.5}}"#,
+        r#"{"fail_after": 4000000000}"#,
         r#"{"colour": 1}"#,
         "[]",
         r#"{"group": "none"}"#,

@@ -347,3 +347,13 @@ fn q1_permits_that_wait_are_no_reason_to_come_again() {
     1.000 report #1 done, all
     ");
 }
+
+#[test]
+fn q1_work_that_would_not_wait_for_a_paused_lane_asks_for_no_room_on_it() {
+    let limits = Limits { max_waiting: Some(n(1)), ..Limits::default() };
+    let mut world = World::new().lane("stuck", limits);
+    world.tell_lane("stuck", LaneAct::Pause);
+    world.submit(job(1).on("stuck"));
+    world.submit(job(2).on("stuck").start_within("10s").in_time());
+    insta::assert_snapshot!(world.run_for("1s"), @"0.000 submit 2: too late, it would wait nobody knows how long");
+}

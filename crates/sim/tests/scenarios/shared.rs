@@ -285,3 +285,30 @@ fn c2_a_call_that_shared_no_request_goes_at_once_when_the_leader_goes() {
     let trace = world.run_for("70s");
     assert_eq!(moments(&trace, "start #2"), ["0.002"], "{trace}");
 }
+
+#[test]
+fn p1_the_most_urgent_of_those_that_share_a_call_leads_when_it_waits_again() {
+    let mut world = World::new().lane("a", every("10s")).latency("1s");
+    world.answer(1, not_processed());
+    world.submit(job(1).on("a").cache_key("q"));
+    world.run_for("500ms");
+    world.submit(job(2).on("a").cache_key("q").as_(Priority::Interactive));
+    world.submit_all((3..=4).map(|n| job(n).on("a").as_(Priority::Completion)).collect());
+    let trace = world.run_for("40s");
+    assert_eq!(moments(&trace, "start #2 a interactive"), ["10.000"], "{trace}");
+    assert_eq!(moments(&trace, "start #4"), ["30.000"], "{trace}");
+}
+
+#[test]
+fn w1_a_gap_that_grows_while_a_call_waits_for_its_retry_is_undercut_by_no_default() {
+    let mut world = World::new().lane("a", every("1s")).latency("0ms");
+    (0..100).for_each(|_| world.answer(1, failed("reset")));
+    world.submit(job(1).on("a").cache_key("q").attempts(101));
+    world.run_for("10m");
+    world.submit(job(2).on("a").cache_key("q").as_(Priority::Background));
+    world.run_for("0s");
+    world.tell_lane("a", LaneAct::Change(Box::new(every("2h"))));
+    world.submit(job(3).on("a"));
+    let trace = world.run_for("5h");
+    assert_eq!(moments(&trace, "skipped #2").len(), 0, "{trace}");
+}

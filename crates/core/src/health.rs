@@ -31,7 +31,7 @@ const REFUSED_MARGIN: u64 = 16;
 /// A failure whose `Retry-After` is sooner than this names no date worth the name.
 pub(crate) const SOON: Span = Span::secs(1);
 /// A gap as short as this is none.
-const NO_GAP: Span = Span::millis(10);
+pub(crate) const NO_GAP: Span = Span::millis(10);
 /// Fewer starts than this may have been one burst, which says nothing about a lane's rate...
 const KNOWN_BY: u32 = 20;
 /// ...unless the first of them was at least so many seconds ago.

@@ -193,9 +193,6 @@ impl Limits {
         if self.in_flight.get() > MOST_IN_FLIGHT {
             return Err(LimitsError::InFlight(self.in_flight.get()));
         }
-        if self.fail_after.get() > MOST_IN_FLIGHT {
-            return Err(LimitsError::FailAfter(self.fail_after.get()));
-        }
         if let Some(slack) = self.slack.filter(|slack| *slack > MOST_SLACK) {
             return Err(LimitsError::Slack(slack));
         }
@@ -248,9 +245,6 @@ pub enum LimitsError {
     /// More at once than any lane takes.
     #[error("`in_flight = {0}` is more than {MOST_IN_FLIGHT}")]
     InFlight(u32),
-    /// More failures than are remembered one by one.
-    #[error("`fail_after = {0}` is more than {MOST_IN_FLIGHT}")]
-    FailAfter(u32),
     /// More than is allowed for.
     #[error("`slack = {0}` is more than {MOST_SLACK}")]
     Slack(Span),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::call::{ANY_WAIT, Call, State, Step};
 use crate::core::{Attempt, Core, Moment};
-use crate::health::{Health, SOON};
+use crate::health::{Health, NO_GAP, SOON};
 use crate::job::{AttemptId, Blob, JobId, Until};
 use crate::mutant::Mutant;
 use crate::outcome::{About, Announced, Failure, Outcome, Skip, Verdict};
@@ -19,6 +19,8 @@ use crate::time::{Now, Span, Time};
 const MOST_THROTTLES: u16 = 20;
 /// Not processed more often than this, a request has failed (L7).
 const MOST_UNPROCESSED: u16 = 20;
+/// Calls of a lane whose failures count once each. Retries of more than these count every time (L7).
+const MOST_FAILED: usize = 4_096;
 /// A chain of `moved` is no longer than this (J7).
 const MOST_HOPS: u16 = 40;
 
@@ -87,7 +89,8 @@ impl Core {
             Verdict::Failed { failure, .. } if failure.retryable => {
                 if dated.is_none_or(|after| after < SOON) {
                     let again = lane.failed.contains(&made_for);
-                    if health.failed(attempt, newest, again, &limits, now.time) {
+                    let counted = health.failed(attempt, newest, again, &limits, now.time);
+                    if counted && lane.failed.len() < MOST_FAILED {
                         lane.failed.insert(made_for);
                     }
                 }
@@ -321,10 +324,10 @@ impl Core {
         if let Some(leads) = leads {
             let retry = self.jobs[self.calls[leads].job].retry();
             let wait = backoff(&retry, self.calls[leads].attempts, roll);
-            // A date that is no later than now would have been names no pace (R1, L7).
-            let wait = match retry_after {
-                Some(after) if after >= SOON => after.min(crate::time::LONGEST_SPAN),
-                sooner => sooner.unwrap_or_default().max(wait),
+            // A date that is hardly later than now names no pace.
+            let wait = match retry_after.filter(|after| *after > NO_GAP) {
+                Some(after) => after.min(crate::time::LONGEST_SPAN),
+                None => wait,
             };
             self.back_off(leads, now.time + wait);
             self.write_shared(leads, plan);

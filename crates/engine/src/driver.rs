@@ -27,8 +27,9 @@ const CLOCK_CHECK: Span = Span::secs(30);
 /// How long the end waits for what it dropped to be gone; who still holds a slot then keeps it
 /// from nobody in this process.
 const LET_GO_WITHIN: Span = Span::secs(1);
-/// What a turn spends on forgetting finished work, when there is much of it.
-const PRUNE_WITHIN: Span = Span::millis(5);
+/// What follows a turn to forget finished work, when there is much of it: a quarter of what the turn
+/// took, and this at least.
+const FORGET_WITHIN: Span = Span::millis(5);
 
 /// What reaches the loop.
 #[derive(Debug)]
@@ -191,9 +192,11 @@ impl<S: Store> Driver<S> {
             self.commits.count(self.machine.commits(), took);
             wake_at = done.wake_at;
             self.act(done);
-            // After the callers have their answers, so that it delays only the next turn.
-            let until = self.clock.time() + PRUNE_WITHIN;
-            self.machine.prune_until(reading.now, || self.clock.time() >= until)?;
+            // After the workers and callers have what is theirs, so that it delays only the next turn.
+            let until = self.clock.time() + FORGET_WITHIN.max(Span(took.0 / 4));
+            self.machine.forget(reading.now, || self.clock.time() >= until)?;
+            let forgets_at = self.machine.forgets_at();
+            wake_at = Some(wake_at.map_or(forgets_at, |at| at.min(forgets_at)));
             if let Some(stop_at) = self.stop_at {
                 if self.runner.may_stop() || self.clock.time() >= stop_at {
                     return Ok(());

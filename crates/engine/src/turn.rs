@@ -17,9 +17,9 @@ use crate::payloads::Payloads;
 
 /// How long until finished work is looked for that may be forgotten: an eighth of the time it is
 /// kept, within these bounds, so that a file holds little more than it has to.
-const PRUNE_EVERY: (Span, Span) = (Span::secs(1), Span::mins(10));
+const FORGET_EVERY: (Span, Span) = (Span::secs(1), Span::mins(10));
 /// While there is more to forget, the next step comes after this.
-const PRUNE_AGAIN: Span = Span::millis(1);
+const FORGET_AGAIN: Span = Span::millis(1);
 /// How often it is looked, while commits are made, whether the store is still where it was: for no
 /// longer than this anything is acknowledged that a deleted file took.
 const CHECK_EVERY: Span = Span::secs(1);
@@ -128,7 +128,7 @@ pub struct Machine<S> {
     /// What taking up the store has to make durable.
     left_over: Option<Plan>,
     keep_finished: Span,
-    prune_at: Time,
+    forget_at: Time,
     check_at: Time,
     commits: u64,
     /// Events that are kept at least; none if zero.
@@ -168,7 +168,7 @@ impl<S: Store> Machine<S> {
             payloads: Payloads::default(),
             left_over: Some(plan),
             keep_finished,
-            prune_at: reading.now.time,
+            forget_at: reading.now.time,
             check_at: reading.now.time + CHECK_EVERY,
             commits: 0,
             keep_events: 0,
@@ -222,9 +222,8 @@ impl<S: Store> Machine<S> {
                 self.payloads.forget(report.job);
             }
         }
-        self.prune(now)?;
         self.forget_events()?;
-        let wake_at = self.core.wake_at(now).into_iter().chain([self.prune_at]).min();
+        let wake_at = self.core.wake_at(now);
         let Plan { aborts, events, partials, .. } = plan;
         Ok(Done { starts, aborts, replies, events, partials, kept, wake_at })
     }
@@ -402,10 +401,7 @@ impl<S: Store> Machine<S> {
             next: self.core.counters(),
         };
         self.commits += 1;
-        if self.check_at <= reading.now.time {
-            self.store.check()?;
-            self.check_at = reading.now.time + CHECK_EVERY;
-        }
+        self.check(reading.now)?;
         if plan.is_passing() {
             self.store.commit_soon(&stamp, &plan.writes)
         } else {
@@ -426,30 +422,42 @@ impl<S: Store> Machine<S> {
         Ok(ready)
     }
 
-    /// Goes on forgetting finished work until the time is up. A turn takes one small step of it; a
-    /// program that finishes more than that takes more steps between its turns.
-    pub fn prune_until(
-        &mut self,
-        now: Now,
-        mut time_is_up: impl FnMut() -> bool,
-    ) -> Result<(), StoreError> {
-        while self.prune_at <= now.time + PRUNE_AGAIN && !time_is_up() {
-            self.prune_at = now.time;
-            self.prune(now)?;
+    /// Whether the store is still where it was (B4): looked at before it is written to.
+    fn check(&mut self, now: Now) -> Result<(), StoreError> {
+        if self.check_at <= now.time {
+            self.store.check()?;
+            self.check_at = now.time + CHECK_EVERY;
         }
         Ok(())
     }
 
-    /// One small step of forgetting finished work, when its time has come.
-    fn prune(&mut self, now: Now) -> Result<(), StoreError> {
-        if now.time < self.prune_at {
+    /// When finished work is forgotten next.
+    pub fn forgets_at(&self) -> Time {
+        self.forget_at
+    }
+
+    /// Forgets finished work in small steps, when its time has come: one at least, and more until
+    /// the time is up.
+    pub fn forget(
+        &mut self,
+        now: Now,
+        mut time_is_up: impl FnMut() -> bool,
+    ) -> Result<(), StoreError> {
+        if now.time < self.forget_at {
             return Ok(());
         }
-        let gone = self.store.prune(now.time - self.keep_finished, now.time)?;
-        let (least, most) = PRUNE_EVERY;
-        let rest = Span(self.keep_finished.0 / 8).clamp(least, most);
-        self.prune_at = now.time + if gone > 0 { PRUNE_AGAIN } else { rest };
-        Ok(())
+        self.check(now)?;
+        loop {
+            if self.store.prune(now.time - self.keep_finished, now.time)? == 0 {
+                let (least, most) = FORGET_EVERY;
+                self.forget_at = now.time + Span(self.keep_finished.0 / 8).clamp(least, most);
+                return Ok(());
+            }
+            if time_is_up() {
+                self.forget_at = now.time + FORGET_AGAIN;
+                return Ok(());
+            }
+        }
     }
 }
 

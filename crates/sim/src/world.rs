@@ -344,7 +344,11 @@ impl World {
         }
         let heard: Vec<Heard> = inputs.iter().filter_map(Heard::of).collect();
         let machine = self.machine.as_mut().expect("only a running engine takes turns");
-        let done = machine.turn(inputs, reading);
+        let done = machine.turn(inputs, reading).and_then(|mut done| {
+            machine.forget(reading.now, || true)?;
+            done.wake_at = done.wake_at.into_iter().chain([machine.forgets_at()]).min();
+            Ok(done)
+        });
         let (writes, failed, synced) = self.tap.with(|tap| {
             (std::mem::take(&mut tap.committed), tap.failed.take(), tap.unsynced.is_empty())
         });

@@ -415,6 +415,16 @@ fn attempts(place: &mut Place) -> Vec<u64> {
     place.records().into_iter().map(number).collect()
 }
 
+/// So many finished jobs with this payload.
+#[cfg(test)]
+pub(crate) fn finished_with(jobs: u64, at: Time, payload: &[u8]) -> Vec<Write> {
+    let job = |id| {
+        let finish = Write::Finish(report(id, at.0, vec![]).into());
+        [Write::Job(job(id), payload.into()), finish]
+    };
+    (1..=jobs).flat_map(job).collect()
+}
+
 fn job(id: u64) -> JobRecord {
     let terms = Terms::default();
     let spec = Arc::new(JobSpec::new("fetch", &["host:a"]));

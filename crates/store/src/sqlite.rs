@@ -234,12 +234,19 @@ impl Sqlite {
 
     /// The first few questions whose answers have expired.
     fn expired(&self, now: Time) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
-        let sql = "SELECT lane, key FROM cache WHERE expires_at >= 0 AND expires_at <= ?
-                   ORDER BY expires_at LIMIT ?";
+        let sql = "SELECT lane, key, ifnull(length(value), 0) FROM cache
+                   WHERE expires_at >= 0 AND expires_at <= ? ORDER BY expires_at LIMIT ?";
         self.read(|connection| {
             let mut statement = connection.prepare_cached(sql)?;
-            let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
-            statement.query_map((moment(now), PRUNE_STEP.cast_signed()), read)?.collect()
+            let mut rows = statement.query((moment(now), PRUNE_STEP.cast_signed()))?;
+            let (mut expired, mut bytes) = (Vec::new(), 0);
+            while bytes <= leaving::STEP_BYTES
+                && let Some(row) = rows.next()?
+            {
+                expired.push((row.get(0)?, row.get(1)?));
+                bytes += load::number(row, 2)?;
+            }
+            Ok(expired)
         })
     }
 }
@@ -428,6 +435,7 @@ impl Store for Sqlite {
         // What a power cut brings back is forgotten again.
         self.write(Outlives::Process, |writer| {
             old.rows.iter().try_for_each(|&row| writer.run(Sql::DropLeaving, row))?;
+            old.stays.into_iter().try_for_each(|row| writer.run(Sql::Leaving, row))?;
             for &(job, key_hash) in &old.jobs {
                 writer.run(Sql::DropFinished, [job])?;
                 writer.run(Sql::DropPayload, [job])?;
@@ -461,12 +469,15 @@ impl Drop for Sqlite {
 
 /// The path without links, so that one file has one lock, whatever it is called.
 fn real(path: &Path) -> PathBuf {
-    let in_directory = || {
+    let in_directory = |path: &Path| {
         let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
         let directory = directory.unwrap_or(Path::new(".")).canonicalize().ok()?;
         Some(directory.join(path.file_name()?))
     };
-    path.canonicalize().ok().or_else(in_directory).unwrap_or_else(|| path.to_path_buf())
+    // The file that a link names may be still to be made.
+    let linked = || in_directory(&path.parent()?.join(path.read_link().ok()?));
+    let real = path.canonicalize().ok().or_else(linked).or_else(|| in_directory(path));
+    real.unwrap_or_else(|| path.to_path_buf())
 }
 
 #[cfg(test)]
@@ -538,6 +549,41 @@ mod tests {
         assert_eq!(level(&store), normal);
         assert_eq!(store.prune(Time(0), Time(9)).expect("a step"), 1);
         assert_eq!(level(&store), normal);
+    }
+
+    #[test]
+    fn a_link_to_a_store_that_is_still_to_be_made_leads_to_it() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::tempdir().expect("a directory");
+        let (link, path) = (directory.path().join("link.db"), directory.path().join("store.db"));
+        std::os::unix::fs::symlink("store.db", &link).expect("a link");
+        let mut store = Sqlite::open(&link).expect("a new store");
+        store.commit(&Stamp::default(), &[]).expect("a commit");
+        assert_eq!(Sqlite::owner(&path), Some(std::process::id()));
+        let mode = path.metadata().expect("the file").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_step_of_forgetting_is_as_short_for_large_jobs_and_answers() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("store.db");
+        let mut store = Sqlite::open(&path).expect("a new store");
+        let mut writes = crate::conformance::finished_with(5, Time(5), &vec![b'x'; 1 << 20]);
+        writes.extend((0..5).map(|n: u8| {
+            let value = CachedValue { conclusive: true, value: vec![b'1'; 1 << 20].into() };
+            let (lane, key) = ("arxiv".into(), [n].as_slice().into());
+            Write::Answer(CachedAnswer { lane, key, value: Some(value), expires_at: Time(5) })
+        }));
+        store.commit(&Stamp::default(), &writes).expect("a commit");
+        let mut steps = Vec::new();
+        for _ in 0..4 {
+            drop(store);
+            store = Sqlite::open(&path).expect("the same store");
+            steps.push(store.prune(Time(9), Time(9)).expect("a step"));
+        }
+        assert_eq!(steps, [2 + 3, 2 + 2, 1, 0]);
+        assert!(store.list(None.into(), 1, Among::All).expect("a list").is_empty());
     }
 
     #[test]

@@ -228,7 +228,6 @@ fn note_limits(
         LimitsError::Name(_) => section.place("group"),
         LimitsError::TooLong(key) | LimitsError::Zero(key) => section.place(key),
         LimitsError::InFlight(_) => section.place("in_flight"),
-        LimitsError::FailAfter(_) => section.place("fail_after"),
         LimitsError::Slack(_) => section.place("slack"),
         LimitsError::Windows(_) => section.place("limits"),
         LimitsError::SameWindow(per) => last(&|window| window.rate.per == *per),

@@ -54,7 +54,6 @@ async fn a_lane_is_stopped_let_go_on_forgiven_and_given_other_limits() {
         r#"{"slack": "2s"}"#,
         r#"{"every": "1s", "gap_share": {"urgent": 0.5}}"#,
         r#"{"every": "1s", "gap_share": {"rss": 1.5}}"#,
-        r#"{"fail_after": 4000000000}"#,
         r#"{"colour": 1}"#,
         "[]",
         r#"{"group": "none"}"#,

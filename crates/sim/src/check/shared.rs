@@ -52,12 +52,9 @@ fn asks_again(verdict: &Verdict) -> bool {
     }
 }
 
-/// How long a call waits for its retry: a date of less than a second only adds to its backoff (R1).
+/// How long a call waits for its retry: a date that is hardly later than now is none (R1).
 pub(super) fn retry_wait(retry_after: Option<Span>, backoff: Span) -> Span {
-    match retry_after {
-        Some(after) if after >= Span::secs(1) => after,
-        sooner => backoff.max(sooner.unwrap_or_default()),
-    }
+    retry_after.filter(|after| *after > Span::millis(10)).unwrap_or(backoff)
 }
 
 fn retry_after(verdict: &Verdict) -> Option<Span> {

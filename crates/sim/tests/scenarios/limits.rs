@@ -749,7 +749,7 @@ fn l2_the_longest_gap_need_not_be_that_of_background_work() {
 }
 
 #[test]
-fn r1_a_date_that_is_no_later_than_the_backoff_does_not_replace_it() {
+fn r1_a_date_that_is_hardly_later_than_now_does_not_replace_the_backoff() {
     let mut world = World::new().lane("a", at_once(1)).latency("0ms");
     (0..1_000).for_each(|_| world.answer(1, unavailable("0ms")));
     world.submit(job(1).on("a").attempts(1_000));

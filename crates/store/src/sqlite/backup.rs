@@ -287,6 +287,11 @@ fn close(partial: &Partial, version: u32) -> Result<(u64, u64), StoreError> {
     };
     let jobs = close().map_err(|error| partial.fault(error))?;
     connection.close().map_err(|(_, error)| partial.fault(error))?;
+    // SQLite does not say when it fails to move the log into the file.
+    if mark::log(&partial.path).exists() {
+        let source = "its log could not be moved into it".into();
+        return Err(StoreError::Failed { path: partial.target.clone(), source });
+    }
     Ok(jobs)
 }
 

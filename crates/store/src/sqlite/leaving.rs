@@ -15,6 +15,8 @@ use crate::PRUNE_STEP;
 /// Jobs of one row: it fits on its page.
 const JOBS_PER_ROW: usize = 100;
 const NUMBER: usize = size_of::<u64>();
+/// A step goes on to the next job while it has forgotten less than this: a large one takes its time.
+pub(super) const STEP_BYTES: u64 = 2 << 20;
 /// Beyond these the newest become rows: they fit on the page of the stamp.
 const MOST_JOBS: usize = 1_000;
 const MOST_BYTES: usize = 2_000;
@@ -69,10 +71,9 @@ impl Leaving {
     ) -> rusqlite::Result<()> {
         for (at, jobs) in self.moments {
             for jobs in jobs.chunks(JOBS_PER_ROW) {
-                let (first, others) = jobs.split_first().expect("a chunk has one at least");
-                let bytes: Vec<u8> = others.iter().flat_map(|job| job.0.to_le_bytes()).collect();
-                let others = Some(bytes).filter(|bytes| !bytes.is_empty());
-                each((at.0.cast_signed(), first.0.cast_signed(), others))?;
+                let (first, rest) = jobs.split_first().expect("a chunk has one at least");
+                let numbers: Vec<i64> = rest.iter().map(|job| job.0.cast_signed()).collect();
+                each((at.0.cast_signed(), first.0.cast_signed(), others(&numbers)))?;
             }
         }
         Ok(())
@@ -91,6 +92,8 @@ pub(super) struct Old {
     pub(super) rows: Vec<(i64, i64)>,
     /// The jobs, each with the hash of its key.
     pub(super) jobs: Vec<(i64, Option<i64>)>,
+    /// What stays of the last of the rows, when all its jobs were too much at once.
+    pub(super) stays: Option<(i64, i64, Option<Vec<u8>>)>,
 }
 
 /// The first few jobs finished before this moment.
@@ -100,19 +103,27 @@ pub(super) fn old(connection: &Connection, finished_before: i64) -> rusqlite::Re
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query([finished_before])?;
     let mut old = Old::default();
+    let mut bytes = 0;
     while let Some(row) = rows.next()? {
         let jobs = named(row)?;
-        if old.jobs.len() + jobs.len() > PRUNE_STEP {
+        if old.jobs.len() + jobs.len() > PRUNE_STEP || bytes > STEP_BYTES {
             break;
         }
         old.rows.push((row.get(0)?, row.get(1)?));
-        for job in jobs {
-            old.jobs.push((job, key_hash(connection, job)?));
+        for (at, &job) in jobs.iter().enumerate() {
+            if bytes > STEP_BYTES {
+                old.stays = Some((row.get(0)?, job, others(&jobs[at + 1..])));
+                break;
+            }
+            let (key_hash, size) = looked_at(connection, job)?;
+            old.jobs.push((job, key_hash));
+            bytes += size;
         }
     }
     Ok(old)
 }
 
+/// The job that a row begins with, and those after it.
 fn named(row: &Row<'_>) -> rusqlite::Result<Vec<i64>> {
     let others = row.get_ref(2)?.as_blob_or_null()?.unwrap_or_default();
     let (others, _) = others.as_chunks::<NUMBER>();
@@ -120,10 +131,19 @@ fn named(row: &Row<'_>) -> rusqlite::Result<Vec<i64>> {
     Ok(std::iter::once(row.get(1)?).chain(others).collect())
 }
 
-fn key_hash(connection: &Connection, job: i64) -> rusqlite::Result<Option<i64>> {
-    let mut statement = connection.prepare_cached("SELECT spec FROM finished WHERE id = ?")?;
-    let hash = statement.query_row([job], |row| Ok(load::key_hash(row, 0))).optional()?;
-    Ok(hash.flatten())
+fn others(jobs: &[i64]) -> Option<Vec<u8>> {
+    let bytes: Vec<u8> = jobs.iter().flat_map(|job| job.to_le_bytes()).collect();
+    Some(bytes).filter(|bytes| !bytes.is_empty())
+}
+
+/// The hash of a job's key, and how many bytes go with the job: of which none is read for that.
+fn looked_at(connection: &Connection, job: i64) -> rusqlite::Result<(Option<i64>, u64)> {
+    let sql = "SELECT spec, length(report)
+               + ifnull((SELECT length(payload) FROM payloads WHERE job = id), 0)
+               FROM finished WHERE id = ?";
+    let mut statement = connection.prepare_cached(sql)?;
+    let read = |row: &Row<'_>| Ok((load::key_hash(row, 0), load::number(row, 1)?));
+    Ok(statement.query_row([job], read).optional()?.unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -65,7 +65,8 @@ fn move_to_file(connection: &Connection) -> rusqlite::Result<Mark> {
     connection.busy_timeout(Duration::ZERO)?;
     let moved = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| {
         let (busy, pages, moved): (bool, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        Ok(!busy || pages == moved)
+        // While another process moves it, both are unknown.
+        Ok(!busy || pages >= 0 && pages == moved)
     });
     connection.busy_timeout(schema::PATIENCE)?;
     Ok(if moved? { Mark::InFile } else { Mark::InLog })

@@ -241,6 +241,11 @@ pub(crate) enum Moment {
     StartWithin(u32),
 }
 
+impl Moment {
+    /// None is after it at the same time.
+    pub(crate) const LAST: Moment = Moment::StartWithin(u32::MAX);
+}
+
 /// The rules and what they work on.
 #[derive(Debug)]
 pub struct Core {

@@ -93,6 +93,7 @@ impl Core {
     }
 
     fn pass_moments(&mut self, now: Now, plan: &mut Plan) {
+        self.leave_together(now);
         while let Some(&(at, moment)) = self.moments.first() {
             if at > now.time {
                 break;

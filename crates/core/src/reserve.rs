@@ -168,8 +168,8 @@ impl Core {
     /// Whether an attempt is on its way for this call, be it another job's.
     pub(crate) fn runs(&self, call: u32) -> bool {
         let call = &self.calls[call];
-        let shared = call.state == State::Joined && self.calls[call.leader].state == State::Running;
-        shared || call.state == State::Running
+        let leads = || self.calls.get(call.leader).is_some_and(|it| it.state == State::Running);
+        call.state == State::Running || call.state == State::Joined && leads()
     }
 
     /// The real start of an attempt is known: from now on it counts by that moment.

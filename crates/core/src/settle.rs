@@ -522,7 +522,7 @@ impl Core {
 
     /// A call that settles while its attempt, or the one that it shares, is on the wire: that was
     /// made, if its start is known (J1).
-    fn count_on_the_wire(&mut self, number: u32, started_at: Option<Time>, now: Now) {
+    pub(crate) fn count_on_the_wire(&mut self, number: u32, started_at: Option<Time>, now: Now) {
         if started_at.is_some() {
             self.calls[number].was_out(started_at, now.time);
             self.calls[number].tried();

@@ -1,6 +1,8 @@
 //! Queue: the calls of a stage ask the cache, join their lanes' queues, or join each other
 //! (J3, J6, C1, C2, D3, W1).
 
+use std::collections::BTreeSet;
+
 use crate::call::{ANY_WAIT, Call, Least, State, Step};
 use crate::core::{Core, Moment};
 use crate::job::JobId;
@@ -258,6 +260,41 @@ impl Core {
         let held = |own: Span, least: Span| own != ANY_WAIT && own == least;
         if held(own.any, least.any) || held(own.named, least.named) {
             self.share_budgets(leader, least);
+        }
+    }
+
+    /// Calls whose time is over leave the requests that they share: those that leave in the same turn
+    /// at the cost of one look at all that share, where each by itself would cost as much.
+    pub(crate) fn leave_together(&mut self, now: Now) {
+        let due = self.moments.range(..=(now.time, Moment::LAST)).map(|(_, moment)| *moment);
+        let mut gone = BTreeSet::new();
+        for moment in due {
+            let calls = match moment {
+                Moment::Deadline(job) if self.jobs[job].callers.last() <= now.time => {
+                    &*self.jobs[job].calls
+                }
+                Moment::StartWithin(ref call) if !self.runs(*call) => std::slice::from_ref(call),
+                _ => &[],
+            };
+            // One that was sent in its time is not late, whatever else is over.
+            let leaves = |&&call: &&u32| {
+                let Call { state, job, .. } = self.calls[call];
+                let late = matches!(moment, Moment::StartWithin(_));
+                let may_be_late = self.jobs[job].start_within() != ANY_WAIT;
+                let goes = if late { self.calls[call].requests() == 0 } else { !may_be_late };
+                state == State::Joined && goes
+            };
+            gone.extend(calls.iter().filter(leaves));
+        }
+        if gone.len() < 2 {
+            return;
+        }
+        let leaders: BTreeSet<u32> = gone.iter().map(|&call| self.calls[call].leader).collect();
+        for &call in &gone {
+            self.count_on_the_wire(call, self.on_the_wire(call), now);
+        }
+        for leader in leaders {
+            self.unfollow_all(leader, |_, call| gone.contains(&call));
         }
     }
 

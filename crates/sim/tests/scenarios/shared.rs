@@ -1,7 +1,7 @@
 //! Calls that share one request: places, budgets, attempts and crashes of each (C2, R1, L6, L7, W1, B2).
 
 use paceline::turn::LaneAct;
-use paceline_core::{Limits, OnCrash, Priority};
+use paceline_core::{Limits, OnCrash, Outcome, Priority, Skip, Span};
 use paceline_sim::*;
 
 #[test]
@@ -225,30 +225,40 @@ fn b2_a_request_that_was_handed_over_is_its_heirs() {
     ");
 }
 
-#[test]
-fn c2_thousands_that_share_a_call_which_can_never_start_end_with_it() {
-    // One after the other would be the next to lead: each in the settling of the one before.
-    let mut world = World::new().lane("a", windows(&["10/60s"])).latency("0ms");
-    world.submit(job(1).on("a").cost(10));
-    world.submit_all((2..=3_500).map(|n| job(n).on("a").cost(5).cache_key("q")).collect());
-    world.tell_lane("a", LaneAct::Change(Box::new(windows(&["3/60s"]))));
-    let trace = world.run_for("1s");
-    assert_eq!(moments(&trace, "a cost").len(), 3_499);
+/// Runs a story with little stack: settling call within call would not fit.
+fn on_a_small_stack(story: fn()) {
+    let small = std::thread::Builder::new().stack_size(512 << 10);
+    small.spawn(story).expect("a thread").join().expect("the story holds");
 }
 
 #[test]
-fn w1_thousands_that_share_a_call_on_a_paused_lane_end_with_it() {
-    let mut world = World::new().lane("a", at_once(1)).latency("0ms");
-    (0..100).for_each(|_| world.answer(1, failed("reset")));
-    world.submit(job(1).on("a").cache_key("q").attempts(100));
-    // Long enough that it waits minutes for its next retry.
-    world.run_for("10m");
-    world.submit_all((2..=3_500).map(|n| job(n).on("a").cache_key("q").max_wait("1s")).collect());
-    world.tell_lane("a", LaneAct::Pause);
-    world.run_for("2s");
-    world.cancel(1);
-    let trace = world.run_for("1s");
-    assert_eq!(moments(&trace, "a max_wait, paused").len(), 3_499);
+fn c2_those_that_share_a_call_which_can_never_start_end_side_by_side() {
+    on_a_small_stack(|| {
+        let mut world = World::new().lane("a", windows(&["10/60s"])).latency("0ms");
+        world.submit(job(1).on("a").cost(10));
+        world.submit_all((2..=1_500).map(|n| job(n).on("a").cost(5).cache_key("q")).collect());
+        world.tell_lane("a", LaneAct::Change(Box::new(windows(&["3/60s"]))));
+        let trace = world.run_for("1s");
+        assert_eq!(moments(&trace, "a cost").len(), 1_499);
+    });
+}
+
+#[test]
+fn w1_those_that_share_a_call_on_a_paused_lane_end_side_by_side() {
+    on_a_small_stack(|| {
+        let mut world = World::new().lane("a", at_once(1)).latency("0ms");
+        (0..100).for_each(|_| world.answer(1, failed("reset")));
+        world.submit(job(1).on("a").cache_key("q").attempts(100));
+        // Long enough that it waits minutes for its next retry.
+        world.run_for("10m");
+        let same = |n: u64| job(n).on("a").cache_key("q").max_wait("1s");
+        world.submit_all((2..=1_500).map(same).collect());
+        world.tell_lane("a", LaneAct::Pause);
+        world.run_for("2s");
+        world.cancel(1);
+        let trace = world.run_for("1s");
+        assert_eq!(moments(&trace, "a max_wait, paused").len(), 1_499);
+    });
 }
 
 /// Two calls share a request in vain, and the first of them leaves or stays: when the second goes on.
@@ -311,4 +321,38 @@ fn w1_a_gap_that_grows_while_a_call_waits_for_its_retry_is_undercut_by_no_defaul
     world.submit(job(3).on("a"));
     let trace = world.run_for("5h");
     assert_eq!(moments(&trace, "skipped #2").len(), 0, "{trace}");
+}
+
+#[test]
+fn w2_calls_that_leave_a_shared_request_together_leave_the_others_with_it() {
+    let mut world = World::new().lane("a", at_once(1)).latency("10s");
+    let same = |n: u64| job(n).on("a").cache_key("q");
+    world.submit_all(vec![
+        same(1).deadline("5s"),
+        same(2).deadline("5s"),
+        same(3).start_within("1s").deadline("5s"),
+        same(4),
+        same(5).deadline("5s"),
+    ]);
+    let trace = world.run_for("11s");
+    assert_eq!(moments(&trace, "start #").len(), 1, "{trace}");
+    for n in [1, 2, 3, 5] {
+        let report = world.report(n);
+        let outcome = (&report.calls[0].outcome, report.calls[0].attempts);
+        assert_eq!(outcome, (&Outcome::Skipped(Skip::Deadline), 1), "#{n}");
+        assert_eq!(report.calls[0].ran, Span::secs(5), "#{n}");
+    }
+    assert_eq!(moments(&trace, "done #4"), ["10.000"], "{trace}");
+}
+
+#[test]
+fn w1_calls_that_start_too_late_leave_a_shared_request_together() {
+    let mut world = World::new().lane("a", every("10s")).latency("0ms");
+    world.submit(job(1).on("a"));
+    let same = |n: u64| job(n).on("a").cache_key("q");
+    world.submit_all((2..=4).map(|n| same(n).start_within("5s")).collect());
+    world.submit(same(5));
+    let trace = world.run_for("20s");
+    assert_eq!(moments(&trace, "a start_within"), ["5.000"; 3], "{trace}");
+    assert_eq!(moments(&trace, "start #5"), ["10.000"], "{trace}");
 }

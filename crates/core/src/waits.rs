@@ -42,12 +42,13 @@ impl Waits {
     }
 }
 
-/// The same by cost: what a call costs decides when it finds room. Costs other than 1 are few, and
-/// each of them is looked at once.
+/// The same by cost: what a call costs decides when it finds room.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WaitsByCost {
     one: Waits,
     more: BTreeMap<u32, Waits>,
+    /// Of each cost in `more`, the least patience.
+    least: BTreeSet<(Span, u32)>,
 }
 
 /// A call that would not wait for so long.
@@ -59,10 +60,12 @@ pub(crate) struct Impatient {
 impl WaitsByCost {
     pub(crate) fn insert(&mut self, cost: u32, max_wait: Span, call: u32) {
         if cost == 1 {
-            self.one.insert(max_wait, call);
-        } else {
-            self.more.entry(cost).or_default().insert(max_wait, call);
+            return self.one.insert(max_wait, call);
         }
+        let waits = self.more.entry(cost).or_default();
+        let before = waits.least;
+        waits.insert(max_wait, call);
+        self.least_was(cost, before);
     }
 
     pub(crate) fn remove(&mut self, cost: u32, max_wait: Span, call: u32) {
@@ -70,27 +73,41 @@ impl WaitsByCost {
             return self.one.remove(max_wait, call);
         }
         let waits = self.more.get_mut(&cost).expect("what is removed was inserted");
+        let before = waits.least;
         waits.remove(max_wait, call);
-        if waits.calls.is_empty() {
+        self.least_was(cost, before);
+        if self.more[&cost].calls.is_empty() {
             self.more.remove(&cost);
+        }
+    }
+
+    fn least_was(&mut self, cost: u32, before: Span) {
+        let after = self.more[&cost].least;
+        if before != after {
+            self.least.remove(&(before, cost));
+            if after != ANY_WAIT {
+                self.least.insert((after, cost));
+            }
         }
     }
 
     /// The smallest of all; `ANY_WAIT` if there is none.
     fn least(&self) -> Span {
-        if self.more.is_empty() {
-            return self.one.least;
-        }
-        self.more.values().map(|waits| waits.least).fold(self.one.least, Span::min)
+        self.least.first().map_or(self.one.least, |(least, _)| self.one.least.min(*least))
     }
 
-    /// The least patient call that would not wait as long as its cost has to.
+    /// A call that would not wait as long as its cost has to. What costs more never waits less, so
+    /// of the costs only those are looked at whose patience the highest of them may try.
     pub(crate) fn impatient(&self, wait_of: impl Fn(u32) -> Span) -> Option<Impatient> {
-        let more = self.more.iter().map(|(&cost, waits)| (cost, waits));
-        let one = (!self.one.calls.is_empty()).then_some((1, &self.one));
-        one.into_iter().chain(more).find_map(|(cost, waits)| {
+        let found = |cost: u32, waits: &Waits| {
             let wait = wait_of(cost);
             waits.impatient(wait).map(|(_, call)| Impatient { call, wait })
+        };
+        let one = if self.one.calls.is_empty() { None } else { found(1, &self.one) };
+        one.or_else(|| {
+            let longest = wait_of(*self.more.last_key_value()?.0);
+            let tried = self.least.iter().take_while(|(least, _)| *least < longest);
+            tried.into_iter().find_map(|(_, cost)| found(*cost, &self.more[cost]))
         })
     }
 

@@ -138,6 +138,8 @@ struct Level {
 #[derive(Clone, Debug, Default)]
 struct Turns {
     tenants: BTreeMap<u32, Tenant>,
+    /// Calls of all of them.
+    calls: usize,
     levels: [Level; LEVELS],
     turn: u64,
 }
@@ -148,6 +150,7 @@ impl Turns {
         let new = Tenant { served: self.turn, risen: 0, line: Line::default() };
         let before = self.tenants.entry(tenant).or_insert(new).line.head();
         self.step_out(tenant);
+        self.calls += 1;
         self.tenants.get_mut(&tenant).expect("inserted above").line.push(waiting);
         self.step_in(tenant, before);
     }
@@ -156,7 +159,9 @@ impl Turns {
         self.step_out(tenant);
         let known = self.tenants.get_mut(&tenant).expect("a queued call has its tenant's line");
         let before = known.line.head();
+        let calls = known.line.len();
         known.line.remove(place);
+        self.calls -= calls - known.line.len();
         if leaves == Leaves::Served {
             self.turn += 1;
             known.served = self.turn;
@@ -274,8 +279,7 @@ pub(crate) struct Queue {
 
 impl Queue {
     pub(crate) fn len(&self) -> usize {
-        let turns = self.turns.as_deref();
-        turns.map_or(self.line.len(), |turns| turns.tenants.values().map(|t| t.line.len()).sum())
+        self.turns.as_deref().map_or(self.line.len(), |turns| turns.calls)
     }
 
     /// Who has waited longest, whosever turn it is.
@@ -302,6 +306,7 @@ impl Queue {
                 let line = std::mem::take(&mut self.line);
                 let first = Tenant { served: 0, risen: 0, line };
                 let mut turns = Box::<Turns>::default();
+                turns.calls = first.line.len();
                 turns.tenants.insert(self.tenant, first);
                 turns.step_in(self.tenant, None);
                 self.turns = Some(turns);
@@ -489,7 +494,9 @@ mod tests {
         let tenant_of = |call| [0, 7, 7, 7, 7, 8, 9, 0, 8][call as usize];
         assert_eq!(queue.of(Rss).ahead(7, place(2), |_| 0, 1_000), 3);
         assert_eq!(queue.of(Rss).ahead(8, place(8), |_| 0, 1_000), 4);
+        assert_eq!(queue.of(Rss).len(), 7);
         assert_eq!(drain(&mut queue, tenant_of), [1, 5, 6, 2, 8, 3, 4]);
+        assert_eq!(queue.of(Rss).len(), 0);
     }
 
     #[test]

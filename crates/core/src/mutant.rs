@@ -61,6 +61,10 @@ pub enum Mutant {
     NoBound,
     /// Q1: calls that ask the cache take no room.
     AskingUncounted,
+    /// Q1: calls that wait for a retry take room.
+    BackoffTakesRoom,
+    /// Q1: calls that keep no worker take room beside those of other lanes.
+    PermitsTakeRoom,
     /// R1: a failure that stays is tried again.
     RetriesEverything,
     /// B1: a store loses a write now and then.

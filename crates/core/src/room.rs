@@ -114,12 +114,8 @@ impl State {
         match self {
             State::Asking => !Mutant::AskingUncounted.on(),
             State::Queued | State::Joined => true,
-            State::Staged
-            | State::Due
-            | State::Backoff
-            | State::Parked
-            | State::Running
-            | State::Settled => false,
+            State::Backoff => Mutant::BackoffTakesRoom.on(),
+            State::Staged | State::Due | State::Parked | State::Running | State::Settled => false,
         }
     }
 }
@@ -159,7 +155,9 @@ impl Core {
     }
 
     fn counts_in_all(&self, kind: u32) -> bool {
-        self.all_keep_workers || self.kinds.get(kind as usize).is_none_or(|kind| kind.keeps_worker)
+        let kind = self.kinds.get(kind as usize);
+        let keeps_worker = kind.is_none_or(|kind| kind.keeps_worker);
+        self.all_keep_workers || keeps_worker || Mutant::PermitsTakeRoom.on()
     }
 
     /// Sets the bound of a lane, which its limits or the settings say.

@@ -122,8 +122,7 @@ pub(crate) struct Book {
     started: Vec<order::Started>,
     turns: order::Turns,
     cancelled: Vec<JobId>,
-    /// By lane, the calls that may have waited there when the turn began.
-    may_have_waited: BTreeMap<Arc<str>, usize>,
+    may_have_waited: admitted::Candidates,
     runs: Runs,
     last_event: u64,
     halted: bool,
@@ -155,7 +154,7 @@ impl Book {
             started: Vec::new(),
             turns: order::Turns::default(),
             cancelled: Vec::new(),
-            may_have_waited: BTreeMap::new(),
+            may_have_waited: admitted::Candidates::default(),
             runs: Runs::default(),
             last_event: 0,
             halted: false,
@@ -223,7 +222,7 @@ impl Book {
         self.runs.asked.clear();
         // Only submissions ask for room.
         if heard.iter().any(|heard| matches!(heard, Heard::Submit(_))) {
-            self.count_candidates();
+            self.count_candidates(heard);
         }
         self.come_due();
         for heard in heard {

@@ -35,6 +35,8 @@ pub const MUTANTS: &[(Mutant, &str)] = &[
     (Mutant::JoinedDeadlineIgnored, "D1"),
     (Mutant::NoBound, "Q1"),
     (Mutant::AskingUncounted, "Q1"),
+    (Mutant::BackoffTakesRoom, "Q1"),
+    (Mutant::PermitsTakeRoom, "Q1"),
     (Mutant::RetriesEverything, "R1"),
     (Mutant::StoreLosesWrite, "B1"),
     (Mutant::LedgerForgotten, "B1"),

@@ -1,14 +1,31 @@
 //! What callers were told, against what they asked for: due moments, callers and room are taken from
 //! the submissions, and the engine's records must agree (B1, D1, W2, W5, Q1).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use paceline_core::{
-    Admission, Callers, Due, DueAt, JobId, SERVICE_KIND, Span, Submission, SubmitError, Time,
+    Admission, AttemptId, Callers, Due, DueAt, JobId, JobSpec, Priority, SERVICE_KIND, Span,
+    Submission, SubmitError, Time,
 };
 
-use super::jobs::{JobBook, State, Wanted};
+use super::jobs::{CallBook, JobBook, State, Wanted};
 use super::{Book, Heard};
+
+/// Calls that may have taken room in a turn: in a queue, asking the cache, or sharing a request.
+#[derive(Debug, Default)]
+pub(super) struct Candidates {
+    by_lane: BTreeMap<Arc<str>, usize>,
+    /// Those that keep a worker: others count for their lane alone.
+    in_all: usize,
+}
+
+impl Candidates {
+    fn add(&mut self, lane: &Arc<str>, keeps_worker: bool) {
+        *self.by_lane.entry(lane.clone()).or_default() += 1;
+        self.in_all += usize::from(keeps_worker);
+    }
+}
 
 /// The answers to the submissions of one turn, list by list.
 pub(crate) type Answers = Vec<Vec<Result<Admission, SubmitError>>>;
@@ -161,35 +178,40 @@ impl Book {
         fresh: &[JobId],
     ) {
         let spec = &submission.spec;
-        let interactive = submission.priority == Some(paceline_core::Priority::Interactive);
+        // A job that is replaced begins at its own priority.
+        let is_urgent = |of: Priority| of == Priority::Interactive;
+        let interactive = is_urgent(submission.priority.unwrap_or_default())
+            && self.same_key(spec).is_none_or(|job| is_urgent(job.priority));
         let allowed = |bound: u32| bound - if interactive { 0 } else { bound / 10 };
         let in_all = allowed(self.setup.settings.max_waiting.get()) as usize;
         let first: Vec<_> = spec.stages.iter().take(1).flatten().zip(0u16..).collect();
         let applies = first.iter().filter(|(_, index)| !spec.not_applicable.contains(index));
         let lanes: Vec<_> = applies.map(|(lane, _)| (*lane).clone()).collect();
-        let bound = |lane: &std::sync::Arc<str>| {
+        let bound = |lane: &Arc<str>| {
             let own = self.lanes.get(lane).and_then(|lane| lane.limits().max_waiting);
             let own = own.unwrap_or(self.setup.settings.lane_waiting);
             allowed(own.min(self.setup.settings.max_waiting).get()) as usize
         };
+        let terms = self.setup.kinds.iter().find(|terms| terms.name == spec.kind);
+        let in_pool = terms.is_none_or(|terms| terms.keeps_worker);
         let words = match answer {
             Ok(Admission::Refused { lane: Some(lane), retry_at }) => {
-                let most = self.may_have_waited.get(lane).copied().unwrap_or(0);
+                let most = self.may_have_waited.by_lane.get(lane).copied().unwrap_or(0);
                 (most < bound(lane))
                     .then(|| format!("{lane} refuses a call behind {most} at most"))
                     .or_else(|| self.wrong_moment(lane, *retry_at))
             }
             Ok(Admission::Refused { lane: None, .. }) => {
-                let most = self.may_have_waited.values().sum::<usize>();
-                (most + lanes.len() <= in_all)
+                let most = self.may_have_waited.in_all;
+                (!in_pool && spec.key.is_none()
+                    || most + self.calls_to_begin(spec, lanes.len()) <= in_all)
                     .then(|| format!("a job is refused behind {most} calls at most"))
             }
-            Err(SubmitError::NeverRoom { .. }) => (lanes.len() <= in_all)
+            Err(SubmitError::NeverRoom { .. }) => (self.calls_to_begin(spec, lanes.len())
+                <= in_all)
                 .then(|| format!("{} calls are refused for ever", lanes.len())),
             Ok(Admission::Accepted(job)) if submission_is_new(submission, self.now.wall) => {
                 let full = lanes.iter().find(|lane| self.waited(Some(lane), fresh) >= bound(lane));
-                let terms = self.setup.kinds.iter().find(|terms| terms.name == spec.kind);
-                let in_pool = terms.is_none_or(|terms| terms.keeps_worker);
                 let over = in_pool && self.waited(None, fresh) + lanes.len() > in_all;
                 full.map(|lane| format!("{lane} takes job {job} and is full"))
                     .or(over.then(|| format!("job {job} is taken and the queue is full")))
@@ -201,8 +223,19 @@ impl Book {
         }
     }
 
+    /// How many calls would begin with a job: its own, or those of one that it replaces.
+    fn calls_to_begin(&self, spec: &JobSpec, own: usize) -> usize {
+        let open = self.same_key(spec).into_iter().flat_map(|job| &job.calls);
+        own.max(open.filter(|call| call.state != State::Settled).count())
+    }
+
+    /// The unfinished job with the same key (D1).
+    fn same_key(&self, spec: &JobSpec) -> Option<&JobBook> {
+        self.jobs.get(self.keys.get(spec.key.as_ref()?)?)
+    }
+
     /// A refused caller comes again in a second at the earliest; nobody knows when a pause ends.
-    fn wrong_moment(&self, lane: &std::sync::Arc<str>, retry_at: Option<Time>) -> Option<String> {
+    fn wrong_moment(&self, lane: &Arc<str>, retry_at: Option<Time>) -> Option<String> {
         let retry_at = retry_at?;
         let paused =
             self.lanes.get(lane).is_some_and(|it| it.paused && it.paused_at < self.now.time);
@@ -215,7 +248,7 @@ impl Book {
     }
 
     /// Calls that certainly waited when this turn heard of a job: on one lane, or in all.
-    fn waited(&self, lane: Option<&std::sync::Arc<str>>, fresh: &[JobId]) -> usize {
+    fn waited(&self, lane: Option<&Arc<str>>, fresh: &[JobId]) -> usize {
         let now = self.now.time;
         let jobs = self.jobs.iter().filter(|(id, job)| {
             // Where a job waited that was put off or brought forward in this turn is not modelled.
@@ -237,7 +270,7 @@ impl Book {
     /// Calls of the first stage of jobs that this turn accepted.
     fn fresh_on<'a>(
         &'a self,
-        lane: Option<&'a std::sync::Arc<str>>,
+        lane: Option<&'a Arc<str>>,
         fresh: &'a [JobId],
     ) -> impl Iterator<Item = (JobId, &'a super::jobs::CallBook)> {
         let jobs = fresh.iter().filter_map(|id| Some((*id, self.jobs.get(id)?)));
@@ -246,17 +279,61 @@ impl Book {
         calls.filter(move |(_, call)| call.stage == 0 && lane.is_none_or(|lane| call.lane == *lane))
     }
 
-    /// Calls that may have waited on each lane in a turn, however unlikely; those that come in it
-    /// are added as they are written.
-    pub(super) fn count_candidates(&mut self) {
-        self.may_have_waited.clear();
-        let unsettled = |job: &&JobBook| !job.parked;
-        for call in self.jobs.values().filter(unsettled).flat_map(|job| &job.calls) {
+    /// Counts those that may take room when a turn begins; those that come in it are added as they
+    /// are written.
+    pub(super) fn count_candidates(&mut self, heard: &[Heard]) {
+        let mut counts = Candidates::default();
+        let aside = |job: &JobBook| job.parked || job.delayed && self.is_later(job.due);
+        for (&id, job) in self.jobs.iter().filter(|(_, job)| !aside(job)) {
+            let keeps_worker = self.keeps_worker(id);
+            let moves = job.calls.iter().any(|call| self.may_settle(job, call, heard));
+            for call in &job.calls {
+                let takes = match call.state {
+                    State::Waiting | State::Shared | State::Due => true,
+                    State::Staged => moves,
+                    State::Running(attempt) => is_told(attempt, heard),
+                    State::Backoff(until) => until <= self.now.time,
+                    State::Parked | State::Settled => false,
+                };
+                if takes {
+                    counts.add(&call.lane, keeps_worker);
+                }
+            }
+        }
+        self.may_have_waited = counts;
+    }
+
+    /// Whether a call may settle before a submission of this turn is looked at, so that the next
+    /// stage of its job joins the queues.
+    fn may_settle(&self, job: &JobBook, call: &CallBook, heard: &[Heard]) -> bool {
+        match call.state {
+            State::Shared | State::Due => true,
+            State::Waiting => job.spec.start_within.is_some(),
+            State::Running(attempt) => is_told(attempt, heard),
+            State::Backoff(until) => until <= self.now.time,
+            State::Staged | State::Parked | State::Settled => false,
+        }
+    }
+
+    /// A job that waited to be due begins in this turn.
+    pub(super) fn count_begun(&mut self, id: JobId) {
+        let keeps_worker = self.keeps_worker(id);
+        for call in self.jobs.get(&id).into_iter().flat_map(|job| &job.calls) {
             if call.state != State::Settled {
-                *self.may_have_waited.entry(call.lane.clone()).or_default() += 1;
+                self.may_have_waited.add(&call.lane, keeps_worker);
             }
         }
     }
+
+    /// A move has added a call.
+    pub(super) fn count_added(&mut self, id: JobId, lane: &Arc<str>) {
+        let keeps_worker = self.keeps_worker(id);
+        self.may_have_waited.add(lane, keeps_worker);
+    }
+}
+
+fn is_told(attempt: AttemptId, heard: &[Heard]) -> bool {
+    heard.iter().any(|heard| matches!(heard, Heard::Told(told, ..) if *told == attempt))
 }
 
 fn submission_is_new(submission: &Submission, wall: Time) -> bool {

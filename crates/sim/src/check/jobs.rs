@@ -116,7 +116,6 @@ impl Book {
         let calls = calls.map(|(stage, lane)| new_call(lane, stage as u16)).collect();
         for lane in spec.stages.iter().flatten() {
             self.lane(lane);
-            *self.may_have_waited.entry(lane.clone()).or_default() += 1;
         }
         let priority = record.terms.priority.unwrap_or_default();
         let later = self.is_later(record.terms.due);
@@ -139,11 +138,16 @@ impl Book {
         if self.finished.contains(&id) || self.jobs.insert(id, job).is_some() {
             self.broken("B1", format!("job {id} was accepted twice"));
         }
-        if later { self.delay(id) } else { self.begin(id, self.begins_at(record.terms.due)) }
+        if later {
+            self.delay(id);
+        } else {
+            self.count_begun(id);
+            self.begin(id, self.begins_at(record.terms.due));
+        }
     }
 
     /// Whether work waits until it is due: what is due very soon begins at once (W5).
-    fn is_later(&self, due: Option<DueAt>) -> bool {
+    pub(super) fn is_later(&self, due: Option<DueAt>) -> bool {
         let lead = self.setup.settings.lead;
         due.is_some_and(|due| match due {
             DueAt::Wall(wall) => wall > self.now.wall + lead,
@@ -267,6 +271,7 @@ impl Book {
         if moved && later {
             self.delay(id);
         } else if delayed && !later {
+            self.count_begun(id);
             self.begin(id, self.begins_at(terms.due));
         }
     }
@@ -417,7 +422,7 @@ impl Book {
         {
             job.calls.push(new_call(&added.lane, added.stage));
             self.lane(&added.lane);
-            *self.may_have_waited.entry(added.lane.clone()).or_default() += 1;
+            self.count_added(id, &added.lane);
         }
         if let Some(settled) = &record.settled {
             return self.settled(id, place, &settled.outcome, settled.cached);

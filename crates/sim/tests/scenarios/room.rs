@@ -357,3 +357,23 @@ fn q1_work_that_would_not_wait_for_a_paused_lane_asks_for_no_room_on_it() {
     world.submit(job(2).on("stuck").start_within("10s").in_time());
     insta::assert_snapshot!(world.run_for("1s"), @"0.000 submit 2: too late, it would wait nobody knows how long");
 }
+
+#[test]
+fn q1_a_call_that_waits_for_a_retry_takes_no_room() {
+    let limits = Limits { max_waiting: Some(n(1)), ..Limits::default() };
+    let mut world = World::new().lane("nyaa", limits);
+    world.answer(1, unavailable("60s"));
+    world.submit(job(1).on("nyaa").attempts(2));
+    world.run_for("2s");
+    world.submit(job(2).on("nyaa"));
+    insta::assert_snapshot!(world.run_for("70s"), @"
+     0.000 start #1 nyaa background
+     0.000 closed nyaa until 60.000
+    60.000 start #1 nyaa background
+    61.000 done #1 nyaa
+    61.000 report #1 done, all
+    61.000 start #2 nyaa background
+    62.000 done #2 nyaa
+    62.000 report #2 done, all
+    ");
+}

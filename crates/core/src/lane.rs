@@ -375,6 +375,7 @@ impl Lane {
         let configured = self.limits.in_flight.get();
         let narrowed = self.health.narrowed.unwrap_or(configured);
         let announced = self.announced().and_then(|(announced, _)| announced.in_flight);
+        let announced = announced.filter(|_| !Mutant::AnnouncedWidthIgnored.on());
         configured.min(narrowed).min(announced.unwrap_or(u32::MAX).max(1))
     }
 

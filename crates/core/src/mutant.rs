@@ -83,6 +83,8 @@ pub enum Mutant {
     KeepIgnored,
     /// L8: what a service announces is not listened to.
     AnnouncedIgnored,
+    /// L8: what a service announces about calls at once is not listened to.
+    AnnouncedWidthIgnored,
     /// P5: the first running call of a lane takes a slot of the pool.
     FirstCallPooled,
     /// P5: one lane may hold the whole pool.

@@ -46,6 +46,7 @@ pub const MUTANTS: &[(Mutant, &str)] = &[
     (Mutant::WakesLate, "W5"),
     (Mutant::KeepIgnored, "L11"),
     (Mutant::AnnouncedIgnored, "L8"),
+    (Mutant::AnnouncedWidthIgnored, "L8"),
     (Mutant::LaneShareIgnored, "P5"),
     (Mutant::FirstCallPooled, "P5"),
     (Mutant::RssTwice, "D3"),

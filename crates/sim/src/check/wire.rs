@@ -223,6 +223,13 @@ pub(super) fn held<'a>(
 /// L8: what the service announced holds for everything promised after it was heard.
 fn bent_by_service(name: &str, lane: &LaneBook, known: &Try, now: Time) -> Option<String> {
     let Said { announced, at, newest, others } = lane.announced?;
+    // A lane always has one call at once.
+    if let Some(most) = announced.in_flight
+        && lane.held() >= most.max(1)
+    {
+        let held = lane.held();
+        return Some(format!("{name}: one more than {held} at once, announced were {most}"));
+    }
     let later = || lane.tries.iter().filter(move |t| t.id > newest && !t.unused);
     if let Some((left, span)) = announced.left
         && now < at + span

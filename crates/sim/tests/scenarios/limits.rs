@@ -291,6 +291,18 @@ fn l8_what_a_service_announces_slows_its_lane_down() {
 }
 
 #[test]
+fn l8_a_lane_that_is_announced_no_call_at_once_goes_on_one_at_a_time() {
+    let mut world = World::new().lane("nyaa", at_once(3));
+    let none = Announced { in_flight: Some(0), ..Announced::default() };
+    world.answer(1, done().announcing(none));
+    world.submit(job(1).on("nyaa"));
+    world.run_for("2s");
+    world.submit_all((2..=4).map(|n| job(n).on("nyaa")).collect());
+    let trace = world.run_for("10s");
+    assert_eq!(moments(&trace, "start"), ["0.000", "2.000", "3.000", "4.000"], "{trace}");
+}
+
+#[test]
 fn l8_what_the_service_has_answered_is_not_among_what_it_says_is_left() {
     let limits = Limits { slack: Some(Span::secs(1)), ..windows(&["100/h"]) };
     let mut world = World::new().lane("crossref", limits).latency("100ms");

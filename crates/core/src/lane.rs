@@ -291,7 +291,11 @@ impl Lane {
         }
         Glance {
             last: self.last(None),
-            every: self.health.every(&self.limits),
+            every: if Mutant::FinishNotSlowed.on() && self.limits.gap_from == GapFrom::Finish {
+                self.limits.every.unwrap_or(Span::ZERO)
+            } else {
+                self.health.every(&self.limits)
+            },
             fixed: self.spread.max(self.announced_gap()),
             shared,
             keeps,

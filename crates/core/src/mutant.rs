@@ -97,6 +97,8 @@ pub enum Mutant {
     PlaceLost,
     /// L7: a restart forgets how narrow throttling made a lane.
     NarrowForgotten,
+    /// L7: a gap from the finish stays as it is configured, however often its lane is throttled.
+    FinishNotSlowed,
     /// L8: what a service says is left is not reduced by what it may not have counted yet.
     LeftUncut,
     /// C2: what was found is kept no longer than what was not.

@@ -294,7 +294,9 @@ impl Book {
             Write::DropLane(id) => {
                 if let Some(name) = self.lane_ids.remove(id) {
                     let now = self.now.time;
-                    self.lane(&name).slowed.forget_counts(now);
+                    let lane = self.lane(&name);
+                    lane.slowed.forget_counts(now);
+                    lane.fresh_at = now;
                 }
             }
             Write::Ended(_, attempt, at) => self.end_durable(*attempt, Some(*at)),

@@ -53,6 +53,7 @@ pub const MUTANTS: &[(Mutant, &str)] = &[
     (Mutant::CacheIgnored, "C1"),
     (Mutant::PlaceLost, "L6"),
     (Mutant::NarrowForgotten, "L7"),
+    (Mutant::FinishNotSlowed, "L7"),
     (Mutant::LeftUncut, "L8"),
     (Mutant::FoundAsEmpty, "C2"),
     (Mutant::ThrottledForEver, "L6"),

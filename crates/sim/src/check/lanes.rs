@@ -123,6 +123,9 @@ pub(super) struct LaneBook {
     before_start: Option<(Arc<InForce>, Vec<Membership>, AttemptId)>,
     /// When the process last died: starts that bound nothing then may be forgotten.
     pub(super) restarted_at: Time,
+    /// When the process last died or the lane was last dropped: of what bound nothing then there
+    /// may be no trace.
+    pub(super) fresh_at: Time,
     /// Until then limits that came later may count from a start that was forgotten.
     unsure_until: Time,
     /// Its process died while the lane was bent: gaps may run from here, whatever ended before.
@@ -175,6 +178,7 @@ impl LaneBook {
             bent: false,
             before_start: None,
             restarted_at: Time::ZERO,
+            fresh_at: Time::ZERO,
             unsure_until: Time::ZERO,
             blurred_at: Time::ZERO,
             slowed: Slowed::default(),
@@ -207,7 +211,12 @@ impl LaneBook {
 
     /// Whether the plain model says when it opens at the earliest.
     pub(super) fn even(&self, now: Time) -> bool {
-        !self.bent && now >= self.unsure_until
+        !self.bent && self.is_sure(now)
+    }
+
+    /// Whether no limit that came after a restart may miss what was before it.
+    pub(super) fn is_sure(&self, now: Time) -> bool {
+        now >= self.unsure_until
     }
 
     /// Another start, perhaps after one that left no trace: the store knows nothing of what that
@@ -284,6 +293,7 @@ impl LaneBook {
             known.counts_at = known.durable_at;
             known.start_known = true;
             known.regrouped(&self.memberships);
+            let died_before = known.crashed;
             if !known.end_durable {
                 (known.finished_at, known.crashed) = (None, !known.unused);
             }
@@ -295,14 +305,17 @@ impl LaneBook {
                 continue;
             }
             known.ended = true;
-            if !known.end_durable {
+            if !known.end_durable && died_before {
+                // It counts again for as long as the store has it, which tells nothing of its end.
+                self.blurred_at = now;
+            } else if !known.end_durable {
                 finish[known.priority.index()] = now;
             }
         }
         self.last_finish = finish;
         let open = self.tries.iter().filter(|known| !known.ended);
         self.running = open.map(|known| known.workers).sum();
-        self.restarted_at = now;
+        (self.restarted_at, self.fresh_at) = (now, now);
         if self.bent {
             self.blurred_at = now;
         }

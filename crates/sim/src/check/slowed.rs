@@ -1,6 +1,6 @@
 //! How a lane answers to being throttled and to success, written down a second time (L7).
 
-use paceline_core::{AttemptId, GapFrom, Span, Time};
+use paceline_core::{AttemptId, GapFrom, Priority, Span, Time};
 
 use super::lanes::{LaneBook, Try};
 
@@ -8,6 +8,8 @@ use super::lanes::{LaneBook, Try};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slowed {
     gap: Span,
+    /// When that was first set.
+    since: Time,
     /// The gap at which the lane is what it was.
     ground: Span,
     refused: Option<(Span, Time)>,
@@ -79,6 +81,7 @@ impl LaneBook {
         }
         self.judged = newest;
         if self.slowed.gap == Span::ZERO {
+            self.slowed.since = now;
             self.slowed.ground = every.or(present).unwrap_or(Span::millis(10));
         }
         self.slowed.gap = gap;
@@ -118,6 +121,25 @@ impl LaneBook {
     pub(super) fn answered(&mut self) {
         (self.failures, self.rung) = (0, 0);
         self.row.clear();
+    }
+}
+
+impl LaneBook {
+    /// The gaps that hold after a finish, by the rules that set them. One that came after the finish
+    /// may have found no trace of it, if the process died or the lane was dropped since.
+    pub(super) fn gaps_after(&self, last: Time, rank: Priority) -> [(&'static str, Span); 3] {
+        let limits = self.limits();
+        let configured = LaneBook::gap(limits, rank);
+        let known = last >= self.fresh_at || configured > Span::ZERO;
+        let only = |holds: bool, gap: Span| if holds { gap } else { Span::ZERO };
+        let slowed = Span(limits.gap_share[rank.index()].of(self.slowed.gap.0));
+        let said = self.announced.as_ref();
+        let announced = said.and_then(|said| said.announced.every).unwrap_or(Span::ZERO);
+        [
+            ("L2", configured),
+            ("L7", only(known || last > self.slowed.since, slowed)),
+            ("L8", only(known || said.is_some_and(|said| last > said.at), announced)),
+        ]
     }
 }
 

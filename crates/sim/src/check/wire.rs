@@ -177,7 +177,6 @@ impl Book {
     fn check_promise(&mut self, name: &Arc<str>, known: &Try) {
         let now = self.now.time;
         let lane = &self.lanes[name];
-        let limits = lane.limits();
         let mut broken: Vec<(&'static str, String)> = Vec::new();
         if now < lane.cooldown_until {
             let rest = lane.cooldown_until.since(now);
@@ -189,14 +188,7 @@ impl Book {
         if lane.rung > 0 && lane.held() + lane.open_verdicts() > 0 {
             broken.push(("L7", format!("{name}: a second request beside the probe")));
         }
-        if limits.gap_from == GapFrom::Finish && lane.even(now) {
-            let last = lane.last_finish.into_iter().max().unwrap_or_default();
-            let gap = LaneBook::gap(limits, known.rank);
-            if last > lane.rules.changed_at && now < last + gap {
-                broken
-                    .push(("L2", format!("{name}: {} after a finish, not {gap}", now.since(last))));
-            }
-        }
+        broken.extend(too_soon(name, lane, known, now));
         broken.extend(bent_by_service(name, lane, known, now).map(|words| ("L8", words)));
         broken.extend(too_fast(name, lane, known, now).map(|words| ("L7", words)));
         broken.extend(too_wide(name, lane).map(|words| ("L7", words)));
@@ -218,6 +210,21 @@ pub(super) fn held<'a>(
     let sent = tries.filter_map(|t| t.sent_at.map(|sent| (sent, t.cost)));
     let inside = sent.filter(|(sent, _)| *sent >= since && *sent + per > at);
     inside.map(|(_, cost)| u64::from(cost)).sum()
+}
+
+/// L2: where a gap runs from the finish, so do those that throttling and the service set (L7, L8).
+fn too_soon(name: &str, lane: &LaneBook, known: &Try, now: Time) -> Option<(&'static str, String)> {
+    if lane.limits().gap_from == GapFrom::Start || !lane.is_sure(now) {
+        return None;
+    }
+    let all = lane.last_finish.into_iter().max().unwrap_or_default();
+    let own = lane.last_finish[known.priority.index()];
+    let gaps = [(all, known.rank), (own, known.priority)].into_iter().flat_map(|(last, rank)| {
+        lane.gaps_after(last, rank).into_iter().map(move |(rule, gap)| (rule, last, gap))
+    });
+    let mut gaps = gaps.filter(|(_, last, _)| *last > lane.rules.changed_at);
+    let (rule, last, gap) = gaps.find(|(_, last, gap)| now < *last + *gap)?;
+    Some((rule, format!("{name}: {} after a finish, not {gap}", now.since(last))))
 }
 
 /// L8: what the service announced holds for everything promised after it was heard.

@@ -49,6 +49,10 @@ pub enum Mutant {
     CancelLate,
     /// J2: calls that wait are not withdrawn at an early exit.
     EarlyExitLate,
+    /// J2: an answer that settles nothing is taken for one that does.
+    HintsConclude,
+    /// J1: a failure loses its class.
+    FailureRenamed,
     /// J4: a job that nobody answered looks empty.
     CoverageLies,
     /// D1: a key is released while its call waits for a retry.

@@ -201,6 +201,7 @@ impl Core {
                 self.fail(call, failure, retry_after, now, roll, plan);
             }
             Verdict::Done { conclusive, value } => {
+                let conclusive = conclusive || Mutant::HintsConclude.on();
                 self.settle_all(call, &Outcome::Done { conclusive, value }, now, plan);
             }
             Verdict::Empty => self.settle_all(call, &Outcome::Empty, now, plan),
@@ -332,6 +333,8 @@ impl Core {
             self.back_off(leads, now.time + wait);
             self.write_shared(leads, plan);
         }
+        let failure =
+            if Mutant::FailureRenamed.on() { Failure::transient("failed") } else { failure };
         self.settle_each(through, &Outcome::Failed(failure), now, plan);
     }
 

@@ -29,6 +29,8 @@ pub const MUTANTS: &[(Mutant, &str)] = &[
     (Mutant::MaxWaitIgnored, "W1"),
     (Mutant::CancelLate, "W4"),
     (Mutant::EarlyExitLate, "J2"),
+    (Mutant::HintsConclude, "J2"),
+    (Mutant::FailureRenamed, "J1"),
     (Mutant::CoverageLies, "J4"),
     (Mutant::KeyReleasedOnRetry, "D1"),
     (Mutant::FinishedKeyLost, "D1"),

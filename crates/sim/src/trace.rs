@@ -103,7 +103,7 @@ impl Trace {
 }
 
 /// An outcome in a few words.
-fn words(outcome: &Outcome) -> String {
+pub(crate) fn words(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Done { conclusive: false, .. } => "not conclusive".into(),
         Outcome::Skipped(Skip::MaxWait { wait, max_wait, priority }) => {

@@ -9,6 +9,7 @@ use paceline_core::{
 
 use super::Book;
 use super::lanes::LaneBook;
+use super::reports::brought;
 use super::shared::{MOST_AGAIN, retry_wait};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +54,8 @@ pub(super) struct CallBook {
     pub(super) survived_at: Time,
     /// It has to settle in this turn.
     pub(super) through: bool,
+    /// What its last attempt makes of it, if that settles it.
+    pub(super) brought: Option<Outcome>,
     /// What others' attempts count for it is not known.
     pub(super) unsure: bool,
     /// Where it was when it settled, or when its lane went.
@@ -407,6 +410,8 @@ impl Book {
             }
             _ => {}
         }
+        let settles = call.state == State::Running(attempt);
+        call.brought = if settles { brought(&told.verdict) } else { None };
     }
 
     pub(super) fn call_moved_on(&mut self, record: &CallRecord) {
@@ -467,6 +472,7 @@ pub(super) fn new_call(lane: &Arc<str>, stage: u16) -> CallBook {
         told_at: Time::ZERO,
         survived_at: Time::ZERO,
         through: false,
+        brought: None,
         unsure: false,
         was: State::Staged,
         tries: 0,

@@ -1,10 +1,34 @@
 //! Calls have one outcome and jobs one report, and both are honest (J1, J2, J4, R1, B2).
 
-use paceline_core::{Answer, CallId, JobId, JobState, OnCrash, Outcome, Report, Skip, Until};
+use paceline_core::{
+    Answer, CallId, Failure, JobId, JobState, OnCrash, Outcome, Report, Skip, Until, Verdict,
+};
 
 use super::Book;
 use super::jobs::{CallBook, JobBook, State, Wanted, new_call};
 use super::shared::MOST_AGAIN;
+use crate::trace::words;
+
+/// What a verdict makes of a call that does not go on after it.
+pub(super) fn brought(verdict: &Verdict) -> Option<Outcome> {
+    Some(match verdict {
+        Verdict::Done { conclusive, value } => {
+            Outcome::Done { conclusive: *conclusive, value: value.clone() }
+        }
+        Verdict::Empty => Outcome::Empty,
+        Verdict::Failed { failure, .. } | Verdict::Lost { failure } => {
+            Outcome::Failed(failure.clone())
+        }
+        Verdict::Throttled { .. } => Outcome::Failed(Failure::transient("throttled")),
+        Verdict::NotProcessed => Outcome::Failed(Failure::transient("not_processed")),
+        Verdict::Moved { lane, .. } => Outcome::Moved { to: lane.clone() },
+        Verdict::Unused => return None,
+    })
+}
+
+fn told(outcome: &Outcome) -> String {
+    format!("{} {}", outcome.name(), words(outcome)).trim_end().into()
+}
 
 impl Book {
     /// A call has its one outcome.
@@ -40,6 +64,7 @@ impl Book {
         let key = job.spec.cache_key.clone();
         self.check_outcome(id, place, &before, outcome);
         self.check_failure(id, place, outcome);
+        self.check_brought(id, &before, outcome, cached);
         if let Some(key) = key.clone().filter(|_| before.state == State::Shared) {
             self.sharer_settled(&before.lane, key, before.through);
         }
@@ -110,6 +135,29 @@ impl Book {
         let cancelled = report.state == JobState::Cancelled;
         if cancelled && !self.cancelled.contains(&report.job) {
             self.broken("W4", format!("nobody cancelled job {}", report.job));
+        }
+    }
+
+    /// J1: an outcome is what the upstream said, unless the rules chose it.
+    fn check_brought(&mut self, id: JobId, call: &CallBook, outcome: &Outcome, cached: bool) {
+        let chosen = match outcome {
+            Outcome::Skipped(_) | Outcome::Cancelled | Outcome::Duplicate { .. } => true,
+            Outcome::Failed(failure) => matches!(&*failure.class, "cost" | "crash"),
+            Outcome::Done { .. } | Outcome::Empty | Outcome::Moved { .. } => false,
+        };
+        // Of shared calls it is not always known who tells them.
+        let believed = call.brought.is_none() && call.state == State::Shared;
+        if chosen || cached || believed || call.unsure {
+            return;
+        }
+        let lost = |to: &Outcome| {
+            // There may be no such lane, no room for it, or no end of moves (J7).
+            let moved = matches!(to, Outcome::Moved { .. });
+            moved && matches!(outcome, Outcome::Failed(failure) if &*failure.class == "moved")
+        };
+        if call.brought.as_ref().is_none_or(|brought| brought != outcome && !lost(brought)) {
+            let words = format!("job {id} is told {}, its upstream said", told(outcome));
+            self.broken("J1", format!("{words} {:?}", call.brought.as_ref().map(told)));
         }
     }
 

@@ -7,6 +7,7 @@ use paceline_core::{AttemptId, Blob, JobId, Priority, Span, Time, Told, Verdict,
 
 use super::Book;
 use super::jobs::State;
+use super::reports::brought;
 
 /// Throttled or not processed more often than this, a call has failed (L6, L7).
 pub(super) const MOST_AGAIN: u16 = 20;
@@ -155,6 +156,7 @@ impl Book {
                 _ => true,
             };
             call.through = through && !call.unsure;
+            call.brought = if call.through { brought(&told.verdict) } else { None };
         }
         self.same.insert(key, Same { at: next, told_at: now });
     }

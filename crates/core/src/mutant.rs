@@ -119,6 +119,8 @@ pub enum Mutant {
     UnprocessedForEver,
     /// W1: a call that costs more than 1 has no budget.
     CostlyWait,
+    /// W1: a skip tells a longer wait than the call would have had.
+    WaitOverstated,
     /// W1: a call that shares another's request has no budget.
     FollowersWait,
     /// W1: default budgets stay as they are when their lane's gap grows.

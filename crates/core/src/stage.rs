@@ -429,6 +429,7 @@ impl Core {
             |core, call| {
                 let found = &core.calls[call];
                 let (max_wait, priority) = (found.max_wait, core.jobs[found.job].priority);
+                let wait = if Mutant::WaitOverstated.on() { wait.times(2) } else { wait };
                 Skip::MaxWait { wait, max_wait, priority }
             },
         );

@@ -64,6 +64,7 @@ pub const MUTANTS: &[(Mutant, &str)] = &[
     (Mutant::UnprocessedForEver, "L7"),
     (Mutant::PauseAtOnce, "W1"),
     (Mutant::CostlyWait, "W1"),
+    (Mutant::WaitOverstated, "W1"),
     (Mutant::FollowersWait, "W1"),
     (Mutant::BudgetsKept, "W1"),
     (Mutant::PauseIgnored, "W1"),

@@ -130,6 +130,8 @@ pub(super) struct LaneBook {
     unsure_until: Time,
     /// Its process died while the lane was bent: gaps may run from here, whatever ended before.
     blurred_at: Time,
+    /// When something was last heard that may open it sooner.
+    pub(super) eased_at: Time,
     /// What throttling did to it (L7).
     pub(super) slowed: Slowed,
     /// Calls that failed since the upstream last answered: each counts once (L7).
@@ -181,6 +183,7 @@ impl LaneBook {
             fresh_at: Time::ZERO,
             unsure_until: Time::ZERO,
             blurred_at: Time::ZERO,
+            eased_at: Time::ZERO,
             slowed: Slowed::default(),
             row: BTreeSet::new(),
             announced: None,
@@ -501,6 +504,7 @@ impl Book {
             }
             LaneAct::Reset => {
                 (lane.cooldown_until, lane.failures, lane.rung) = (Time::ZERO, 0, 0);
+                lane.eased_at = now;
                 lane.slowed.reset();
                 lane.row.clear();
                 (lane.announced, lane.bent) = (None, false);
@@ -517,6 +521,7 @@ impl Book {
                     let lane = self.lane(&name);
                     lane.regroup(limits.group.as_ref(), newest, now);
                     lane.change(limits, now);
+                    lane.eased_at = now;
                     self.stretch_budgets(&name);
                 }
             }
@@ -534,6 +539,7 @@ impl Book {
         }
         if told.verdict == Verdict::Unused {
             known.unused = true;
+            lane.eased_at = now;
             return;
         }
         let call = known.call;

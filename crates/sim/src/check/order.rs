@@ -6,7 +6,7 @@ use std::sync::Arc;
 use paceline_core::{CallId, JobId, Outcome, Priority, Reservation, Skip, Span, Time, Until};
 
 use super::Book;
-use super::jobs::{CallBook, State, comes_at};
+use super::jobs::{CallBook, JobBook, State, comes_at};
 use super::lanes::LaneBook;
 use super::pool::Need;
 
@@ -513,6 +513,7 @@ impl Book {
                 let sooner = self.lanes[&call.lane].rules.changed_at == now
                     && (call.joined_at == now || Some(*wait) > budget);
                 let honest = wait > max_wait
+                    && self.longest_wait(job, call).is_none_or(|longest| *wait <= longest)
                     && *priority == job.priority
                     && (call.max_wait == Some(*max_wait)
                         || budget == Some(*max_wait)
@@ -569,6 +570,23 @@ impl Book {
         if let Some((rule, words)) = wrong {
             self.broken(rule, words);
         }
+    }
+
+    /// The wait that a call has for its lane and group to open, where the plain model says when that
+    /// is. What this turn heard may have opened them sooner since the call was skipped.
+    fn longest_wait(&self, job: &JobBook, call: &CallBook) -> Option<Span> {
+        let now = self.now.time;
+        let lane = self.lanes.get(&call.lane).filter(|lane| lane.plain(now))?;
+        let eased = match lane.limits().group {
+            Some(_) => self.lanes.values().any(|lane| lane.eased_at == now),
+            None => lane.eased_at == now,
+        };
+        if eased || call.state == State::Shared || job.spec.cache_key.is_some() {
+            return None;
+        }
+        let cost = job.spec.cost.get();
+        let opens = lane.opening_for(job.priority, job.priority, cost);
+        Some(opens.max(self.group_opening(lane.limits(), cost)).since(now))
     }
 
     fn has_other_callers(&self, job: JobId) -> bool {

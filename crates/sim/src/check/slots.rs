@@ -24,12 +24,14 @@ impl Book {
     pub(super) fn start_known(&mut self, attempt: AttemptId, at: Time) {
         let now = self.now.time;
         let Some(name) = self.tries.get(&attempt).cloned() else { return };
-        if let Some(known) = self.lane(&name).find_mut(attempt)
+        let lane = self.lane(&name);
+        if let Some(known) = lane.find_mut(attempt)
             && !known.start_known
             && !known.unused
         {
             known.counts_at = at + known.slack;
             known.learn_start(at, now);
+            lane.eased_at = now;
         }
     }
 

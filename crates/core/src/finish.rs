@@ -30,6 +30,7 @@ impl Core {
             self.calls[*call].outcome.as_ref().is_some_and(|outcome| outcome.is_conclusive())
         };
         let answered = self.jobs[job].calls.iter().any(conclusive);
+        let answered = answered && !Mutant::StageAfterAnswer.on();
         if answered || self.jobs[job].left == 0 {
             self.withdraw(job, Skip::Stage, now, plan);
             self.finish(job, now, plan);
@@ -37,6 +38,9 @@ impl Core {
         }
         if let Some(last) = last {
             self.write_call(last, plan);
+        }
+        if Mutant::StageForgotten.on() {
+            return;
         }
         self.jobs[job].stage += 1;
         self.begin_stage(job, now, plan);

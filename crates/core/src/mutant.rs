@@ -53,6 +53,12 @@ pub enum Mutant {
     HintsConclude,
     /// J1: a failure loses its class.
     FailureRenamed,
+    /// J3: all stages of a job begin at once.
+    StagesAtOnce,
+    /// J3: the next stage does not begin.
+    StageForgotten,
+    /// J3: the next stage begins although this one has the answer.
+    StageAfterAnswer,
     /// J4: a job that nobody answered looks empty.
     CoverageLies,
     /// D1: a key is released while its call waits for a retry.

@@ -29,7 +29,8 @@ impl Core {
     pub(crate) fn begin_stage(&mut self, job: u32, now: Now, plan: &mut Plan) {
         let (id, stage) = (self.jobs[job].id, self.jobs[job].stage);
         let begins = |core: &Core, call: u32| {
-            core.calls[call].stage == stage && !core.calls[call].is_settled()
+            let begins = core.calls[call].stage == stage || Mutant::StagesAtOnce.on();
+            begins && !core.calls[call].is_settled()
         };
         let calls = self.jobs[job].calls.iter();
         let count = calls.filter(|&&call| begins(self, call)).count();

@@ -442,6 +442,8 @@ impl Book {
             call.state = if shared { State::Shared } else { State::Waiting };
             call.joined_at = record.joined_at.unwrap_or(call.joined_at);
             call.max_wait = budget;
+            let stage = call.stage;
+            self.check_stage_begins(id, stage);
         }
     }
 }

@@ -408,7 +408,13 @@ impl Book {
                 broken
                     .push(("J1", format!("every call of job {id} has settled, without a report")));
             }
+            let (mut open, mut staged) = (u16::MAX, u16::MAX);
             for (index, call) in job.calls.iter().enumerate() {
+                match call.state {
+                    State::Settled => {}
+                    State::Staged => staged = staged.min(call.stage),
+                    _ => open = open.min(call.stage),
+                }
                 let told = |attempt| {
                     let lane = self.lanes.get(&call.lane);
                     lane.and_then(|lane| lane.find(attempt)).is_some_and(|known| known.told)
@@ -433,6 +439,9 @@ impl Book {
                 if within.is_some_and(|within| call.joined_at + within <= now) && !job.parked {
                     broken.push(("W1", format!("job {id} waits longer than its start_within")));
                 }
+            }
+            if staged <= open && staged < u16::MAX && !job.parked {
+                broken.push(("J3", format!("job {id} does not begin its stage {staged}")));
             }
         }
         for job in &self.cancelled {

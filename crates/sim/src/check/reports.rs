@@ -9,6 +9,9 @@ use super::jobs::{CallBook, JobBook, State, Wanted, new_call};
 use super::shared::MOST_AGAIN;
 use crate::trace::words;
 
+/// The stage of a call that was added and settled at once: nothing written tells it.
+const UNKNOWN_STAGE: u16 = u16::MAX;
+
 /// What a verdict makes of a call that does not go on after it.
 pub(super) fn brought(verdict: &Verdict) -> Option<Outcome> {
     Some(match verdict {
@@ -24,6 +27,16 @@ pub(super) fn brought(verdict: &Verdict) -> Option<Outcome> {
         Verdict::Moved { lane, .. } => Outcome::Moved { to: lane.clone() },
         Verdict::Unused => return None,
     })
+}
+
+/// Whether only a call whose stage has begun can come to this.
+fn has_begun(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Failed(failure) => &*failure.class != "crash",
+        Outcome::Cancelled => false,
+        Outcome::Skipped(skip) => !matches!(skip, Skip::Stage | Skip::EarlyExit | Skip::Deadline),
+        _ => true,
+    }
 }
 
 fn told(outcome: &Outcome) -> String {
@@ -85,8 +98,7 @@ impl Book {
             // A moved call's successor may be settled before it was ever written.
             if place == self.jobs[&id].calls.len() {
                 let job = self.jobs.get_mut(&id).expect("checked above");
-                let stage = job.calls.last().map_or(0, |call| call.stage);
-                job.calls.push(new_call(&call.lane, stage));
+                job.calls.push(new_call(&call.lane, UNKNOWN_STAGE));
             }
             self.settled(id, place, &call.outcome, call.cached);
             let book = &self.jobs[&id];
@@ -108,7 +120,36 @@ impl Book {
         if job.calls.len() != report.calls.len() {
             self.broken("J1", format!("the report of job {id} misses calls"));
         }
+        self.check_stages(&job, report);
         self.check_coverage(&job, report);
+    }
+
+    /// J3: a stage begins when all calls before it have settled, and none settled the question.
+    pub(super) fn check_stage_begins(&mut self, id: JobId, stage: u16) {
+        let mut earlier = self.jobs[&id].calls.iter().filter(|call| call.stage < stage);
+        let goes_on = |call: &CallBook| call.outcome.as_ref().is_none_or(Outcome::is_conclusive);
+        if let Some(call) = earlier.find(|call| goes_on(call)) {
+            let words = format!("job {id} begins stage {stage}, and {} is", call.lane);
+            let answered = if call.outcome.is_some() { "conclusive" } else { "not settled" };
+            self.broken("J3", format!("{words} {answered}"));
+        }
+    }
+
+    /// J3: calls were made or skipped for an earlier stage as the answers of that stage say.
+    fn check_stages(&mut self, job: &JobBook, report: &Report) {
+        let calls = || job.calls.iter().zip(&report.calls);
+        let answers = calls().filter(|(_, told)| told.outcome.is_conclusive());
+        let first = answers.clone().map(|(call, _)| call.stage).min();
+        let unknown = answers.map(|(call, _)| call.stage).max() == Some(UNKNOWN_STAGE);
+        for (call, told) in calls().filter(|(call, _)| call.stage != UNKNOWN_STAGE) {
+            let after = first.is_some_and(|first| first < call.stage);
+            let skipped = told.outcome == Outcome::Skipped(Skip::Stage);
+            if after && has_begun(&told.outcome) || skipped && !after && !unknown {
+                let words = format!("job {}: {} of stage {}", report.job, call.lane, call.stage);
+                let words = format!("{words} is {}", told.outcome.name());
+                return self.broken("J3", format!("{words}, the first answer is of {first:?}"));
+            }
+        }
     }
 
     fn check_coverage(&mut self, job: &JobBook, report: &Report) {

@@ -89,6 +89,10 @@ pub enum Mutant {
     StartsEarly,
     /// The lane index sleeps a little too long.
     WakesLate,
+    /// L10: a lane that is slowed is dropped like a fresh one.
+    SlowedDropped,
+    /// L10: a lane whose service has failed is dropped like a fresh one.
+    LadderDropped,
     /// L11: what a window keeps for higher priorities is spent by anybody.
     KeepIgnored,
     /// L8: what a service announces is not listened to.

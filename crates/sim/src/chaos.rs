@@ -255,7 +255,9 @@ fn some_lane(world: &World, rng: &mut Rng) -> Arc<str> {
     let lanes = world.setup.lanes.iter().filter(|(name, _)| !name.ends_with('*'));
     let mut names: Vec<Arc<str>> = lanes.map(|(name, _)| name.clone()).collect();
     names.extend(["host:a", "host:b", "host:c", "host:d"].map(Arc::from).into_iter().take(2));
-    if rng.one_in(8) {
+    // Where there is room for few lanes, they come and go.
+    let few = world.setup.settings.max_lanes.get() < 100;
+    if rng.one_in(if few { 3 } else { 8 }) {
         return (*rng.pick(&["host:c", "host:d"])).into();
     }
     rng.pick(&names).clone()

@@ -5,6 +5,7 @@
 
 mod admitted;
 mod answers;
+mod dropped;
 mod groups;
 mod jobs;
 mod lanes;
@@ -291,14 +292,7 @@ impl Book {
                 self.job_finished(report);
             }
             Write::Answer(answer) => self.check_kept(answer),
-            Write::DropLane(id) => {
-                if let Some(name) = self.lane_ids.remove(id) {
-                    let now = self.now.time;
-                    let lane = self.lane(&name);
-                    lane.slowed.forget_counts(now);
-                    lane.fresh_at = now;
-                }
-            }
+            Write::DropLane(id) => self.dropped(*id),
             Write::Ended(_, attempt, at) => self.end_durable(*attempt, Some(*at)),
             Write::Release(_, attempt) => self.end_durable(*attempt, None),
             Write::Forget(lane, below) => self.check_forgotten(*lane, *below),

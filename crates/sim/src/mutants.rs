@@ -49,6 +49,8 @@ pub const MUTANTS: &[(Mutant, &str)] = &[
     (Mutant::DueEarly, "W5"),
     (Mutant::StartsEarly, "W5"),
     (Mutant::WakesLate, "W5"),
+    (Mutant::SlowedDropped, "L10"),
+    (Mutant::LadderDropped, "L10"),
     (Mutant::KeepIgnored, "L11"),
     (Mutant::AnnouncedIgnored, "L8"),
     (Mutant::AnnouncedWidthIgnored, "L8"),

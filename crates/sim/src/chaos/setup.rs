@@ -24,7 +24,6 @@ pub(super) fn setup(rng: &mut Rng) -> Setup {
     settings.max_waiting = n(*rng.pick(&[4, 20, 100, 1_000]));
     settings.lane_waiting = n(*rng.pick(&[2, 10, 30, 1_000]));
     settings.max_answered = *rng.pick(&[0, 1, 3, 1_024, 1_024, 1_024]);
-    settings.max_lanes = n(*rng.pick(&[9, 1_000]));
     settings.age_after = *rng.pick(&[Span::secs(20), Span::secs(60), Span::mins(5)]);
     settings.lead = *rng.pick(&[Span::ZERO, Span::millis(10), Span::millis(10)]);
     settings.found_for = Span::mins(10);
@@ -33,6 +32,8 @@ pub(super) fn setup(rng: &mut Rng) -> Setup {
         settings.across_lanes = AcrossLanes::Turns;
     }
     let count = rng.range(1, 5) as usize;
+    // Beside them there may be room for all that templates make, or for one or two.
+    settings.max_lanes = n(count as u64 + *rng.pick(&[1, 2, 1_000, 1_000, 1_000, 1_000]));
     let names = ["nyaa", "arxiv", "dblp", "crossref", "tracker"];
     let mut lanes: Vec<(Arc<str>, Limits)> =
         names[..count].iter().map(|name| (Arc::from(*name), limits(rng))).collect();

@@ -26,6 +26,11 @@ impl Slowed {
         (self.counts_from, self.successes) = (now, 0);
     }
 
+    /// Whether throttling has left nothing behind.
+    pub(super) fn is_over(&self) -> bool {
+        self.gap == Span::ZERO && self.narrowed.is_none()
+    }
+
     /// Forgiven by hand.
     pub(super) fn reset(&mut self) {
         *self = Slowed { counts_from: self.counts_from, ..Slowed::default() };

@@ -1,0 +1,40 @@
+//! Lanes that a template made are dropped only when they are as good as new (L10).
+
+use paceline_core::{LaneId, Time};
+
+use super::Book;
+use super::lanes::LaneBook;
+
+impl Book {
+    /// The engine forgets a lane: what the book knows of it must bind nothing.
+    pub(super) fn dropped(&mut self, id: LaneId) {
+        let Some(name) = self.lane_ids.remove(&id) else { return };
+        let now = self.now.time;
+        let lane = self.lane(&name);
+        lane.slowed.forget_counts(now);
+        lane.fresh_at = now;
+        if let Some(words) = remembers(lane, now) {
+            self.broken("L10", format!("{name} is dropped, {words}"));
+        }
+    }
+}
+
+/// What distinguishes a lane from a fresh one.
+fn remembers(lane: &LaneBook, now: Time) -> Option<&'static str> {
+    let windows = lane.limits().windows.iter().zip(&lane.rules.since);
+    let mut spent = windows.flat_map(|(window, &since)| {
+        let tries = lane.tries.iter().filter(move |t| !t.unused && t.counts_at >= since);
+        let tries = tries.filter(move |t| !lane.was_over(t, since));
+        tries.map(|t| t.counts_at + window.rate.per)
+    });
+    let binds = [
+        (lane.held() > 0, "with a request under way"),
+        (lane.paused, "paused"),
+        (lane.cooldown_until > now, "cooling"),
+        (lane.failures > 0 || lane.rung > 0, "after failures"),
+        (!lane.slowed.is_over(), "slowed"),
+        (lane.announced.is_some(), "told of limits"),
+        (spent.any(|until| until > now), "with attempts that count"),
+    ];
+    binds.into_iter().find_map(|(binds, words)| binds.then_some(words))
+}

@@ -77,6 +77,10 @@ pub enum Mutant {
     PermitsTakeRoom,
     /// R1: a failure that stays is tried again.
     RetriesEverything,
+    /// D1: the payload of a replacement is not written.
+    ReplacedPayloadLost,
+    /// J7: a call that is moved carries what it carried before.
+    MovedPayloadLost,
     /// B1: a store loses a write now and then.
     StoreLosesWrite,
     /// B1: ledger entries are not restored.

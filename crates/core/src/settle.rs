@@ -436,6 +436,7 @@ impl Core {
         added.hops = hops;
         let number = self.calls.insert(added);
         let inherited = || self.added.get(&call).and_then(|added| added.payload.clone());
+        let payload = payload.filter(|_| !Mutant::MovedPayloadLost.on());
         let payload = payload.map_or_else(inherited, |payload| Some(payload.to_vec()));
         self.added.insert(number, AddedCall { stage, lane: to.clone(), hops, payload });
         let job_state = &mut self.jobs[job];

@@ -404,7 +404,9 @@ impl Core {
 
     fn replace(&mut self, job: u32, submission: Submission, now: Now, plan: &mut Plan) {
         let (due, deadline) = (submission.due.later(now), deadline(&submission, now));
-        plan.writes.push(Write::Payload(self.jobs[job].id, submission.payload));
+        if !Mutant::ReplacedPayloadLost.on() {
+            plan.writes.push(Write::Payload(self.jobs[job].id, submission.payload));
+        }
         let waited_to_be_due = self.waits_to_be_due(job);
         self.leave_due(job);
         self.jobs[job].set_due(due);

@@ -10,6 +10,7 @@ mod groups;
 mod jobs;
 mod lanes;
 mod order;
+mod payloads;
 mod pool;
 mod reopened;
 mod reports;
@@ -274,7 +275,7 @@ impl Book {
         match write {
             Write::Job(record, payload) => {
                 self.run_accepted(record, payload);
-                self.job_accepted(record);
+                self.job_accepted(record, payload);
             }
             Write::Terms(job, terms) => self.terms_changed(*job, terms),
             Write::Call(record) => self.call_moved_on(record),
@@ -296,11 +297,8 @@ impl Book {
             Write::Ended(_, attempt, at) => self.end_durable(*attempt, Some(*at)),
             Write::Release(_, attempt) => self.end_durable(*attempt, None),
             Write::Forget(lane, below) => self.check_forgotten(*lane, *below),
-            Write::Payload(..)
-            | Write::FinishedKey(..)
-            | Write::Service(_)
-            | Write::Roster(_)
-            | Write::Note(..) => {}
+            Write::Payload(job, payload) => self.payload_written(*job, payload),
+            Write::FinishedKey(..) | Write::Service(_) | Write::Roster(_) | Write::Note(..) => {}
             Write::Events(events) => self.events_kept(events),
         }
     }

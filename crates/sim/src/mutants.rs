@@ -43,6 +43,8 @@ pub const MUTANTS: &[(Mutant, &str)] = &[
     (Mutant::BackoffTakesRoom, "Q1"),
     (Mutant::PermitsTakeRoom, "Q1"),
     (Mutant::RetriesEverything, "R1"),
+    (Mutant::ReplacedPayloadLost, "D1"),
+    (Mutant::MovedPayloadLost, "J7"),
     (Mutant::StoreLosesWrite, "B1"),
     (Mutant::LedgerForgotten, "B1"),
     (Mutant::DueOnEngineTime, "W5"),

@@ -430,7 +430,8 @@ impl World {
         for attempt in done.aborts {
             self.abort(attempt);
         }
-        for (start, _payload) in done.starts {
+        for (start, payload) in done.starts {
+            self.book.carries(start.call, &payload, self.clock.truth);
             self.dispatch(start);
         }
     }

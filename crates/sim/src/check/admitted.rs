@@ -96,6 +96,7 @@ impl Book {
         }
         if matches!(admission, Admission::Accepted(_) | Admission::Replaced(_)) {
             job.wanted_due = Wanted::of(due);
+            job.wanted_payload = Some(submission.payload.clone());
         }
         if matches!(admission, Admission::Accepted(_)) && *job.spec != submission.spec {
             wrong.push(("B1", format!("job {id} is another than was submitted")));
@@ -154,6 +155,9 @@ impl Book {
             if wanted != Wanted::Nothing && wanted != Wanted::of(job.due) {
                 let words = format!("job {id} is due at {:?}, wanted was {wanted:?}", job.due);
                 wrong.push(("W5", words));
+            }
+            if job.wanted_payload.take().is_some_and(|wanted| wanted != job.payload) {
+                wrong.push(("D1", format!("job {id} is written with another payload")));
             }
             job.callers.sort_unstable();
             if job.callers.is_empty() {

@@ -9,6 +9,7 @@ use paceline_core::{
 
 use super::Book;
 use super::lanes::LaneBook;
+use super::payloads::Move;
 use super::reports::brought;
 use super::shared::{MOST_AGAIN, retry_wait};
 
@@ -52,6 +53,8 @@ pub(super) struct CallBook {
     pub(super) told_at: Time,
     /// The process after the last one that died under it opened then.
     pub(super) survived_at: Time,
+    /// Its own payload, if a move gave it one (J7).
+    pub(super) payload: Option<Blob>,
     /// It has to settle in this turn.
     pub(super) through: bool,
     /// What its last attempt makes of it, if that settles it.
@@ -100,6 +103,11 @@ pub(super) struct JobBook {
     pub(super) replaced: bool,
     /// When a caller last left it to the others.
     pub(super) detached_at: Time,
+    /// As the store knows it, and as a caller of this turn gave it.
+    pub(super) payload: Blob,
+    pub(super) wanted_payload: Option<Blob>,
+    /// Where this turn's moves lead, and what each of them carries (J7).
+    pub(super) moves: Vec<Move>,
     pub(super) calls: Vec<CallBook>,
 }
 
@@ -110,7 +118,7 @@ impl JobBook {
 }
 
 impl Book {
-    pub(super) fn job_accepted(&mut self, record: &JobRecord) {
+    pub(super) fn job_accepted(&mut self, record: &JobRecord, payload: &Blob) {
         let spec = record.spec.clone();
         let id = record.id;
         self.check_keys(id, &spec, record.terms.due);
@@ -136,6 +144,9 @@ impl Book {
             recorded: record.terms.callers.clone(),
             replaced: false,
             detached_at: Time::ZERO,
+            payload: payload.clone(),
+            wanted_payload: None,
+            moves: Vec::new(),
             calls,
         };
         if self.finished.contains(&id) || self.jobs.insert(id, job).is_some() {
@@ -412,6 +423,9 @@ impl Book {
         }
         let settles = call.state == State::Running(attempt);
         call.brought = if settles { brought(&told.verdict) } else { None };
+        if settles {
+            job.moves.extend(Move::told(&told.verdict, call.payload.as_ref(), now));
+        }
     }
 
     pub(super) fn call_moved_on(&mut self, record: &CallRecord) {
@@ -426,6 +440,7 @@ impl Book {
             && let Some(added) = &record.added
         {
             job.calls.push(new_call(&added.lane, added.stage));
+            self.move_goes_on(id, place, added);
             self.lane(&added.lane);
             self.count_added(id, &added.lane);
         }
@@ -474,6 +489,7 @@ pub(super) fn new_call(lane: &Arc<str>, stage: u16) -> CallBook {
         told_at: Time::ZERO,
         survived_at: Time::ZERO,
         through: false,
+        payload: None,
         brought: None,
         unsure: false,
         was: State::Staged,

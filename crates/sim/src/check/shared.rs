@@ -7,6 +7,7 @@ use paceline_core::{AttemptId, Blob, JobId, Priority, Span, Time, Told, Verdict,
 
 use super::Book;
 use super::jobs::State;
+use super::payloads::Move;
 use super::reports::brought;
 
 /// Throttled or not processed more often than this, a call has failed (L6, L7).
@@ -157,6 +158,7 @@ impl Book {
             };
             call.through = through && !call.unsure;
             call.brought = if call.through { brought(&told.verdict) } else { None };
+            job.moves.extend(Move::told(&told.verdict, call.payload.as_ref(), now));
         }
         self.same.insert(key, Same { at: next, told_at: now });
     }

@@ -131,6 +131,21 @@ fn j7_a_moved_call_goes_on_elsewhere_at_the_other_lanes_pace() {
 }
 
 #[test]
+fn j7_a_call_that_is_moved_for_the_41st_time_has_failed() {
+    let mut world = lanes(&["a", "b"]);
+    for _ in 0..21 {
+        world.answer_on(1, "a", moved("b"));
+        world.answer_on(1, "b", moved("a"));
+    }
+    world.submit(job(1).on("a"));
+    let trace = world.run_for("10s");
+    assert_eq!(trace.matches("start #1").count(), 41, "{trace}");
+    assert_eq!(trace.matches("moved #1").count(), 40, "{trace}");
+    assert_eq!(moments(&trace, "failed #1 a moved").len(), 1, "{trace}");
+    assert_eq!(moments(&trace, "report #1 failed, inconclusive").len(), 1, "{trace}");
+}
+
+#[test]
 fn r1_only_what_may_pass_is_tried_again_and_retry_after_wins() {
     let mut world = lanes(&["a", "b", "c"]);
     world.submit(job(1).on("a").attempts(3));
@@ -219,6 +234,27 @@ fn c2_the_same_question_is_asked_once_and_empty_answers_live_a_day() {
     90002.000 done #4 crossref
     90002.000 report #4 done, all
     ");
+}
+
+#[test]
+fn c2_a_found_answer_is_kept_for_seven_days_and_an_empty_one_for_one() {
+    let mut world = lanes(&["crossref"]);
+    let asks = |n, key| job(n).on("crossref").cache_key(key);
+    world.answer(1, done());
+    world.answer(2, nothing());
+    world.submit_all(vec![asks(1, "found"), asks(2, "empty")]);
+    world.run_for("86399s");
+    world.submit_all(vec![asks(3, "found"), asks(4, "empty")]);
+    world.run_for("1s");
+    world.submit_all(vec![asks(5, "found"), asks(6, "empty")]);
+    world.run_for("518399s");
+    world.submit(asks(7, "found"));
+    world.run_for("1s");
+    world.submit(asks(8, "found"));
+    let trace = world.run_for("5s");
+    assert_eq!(moments(&trace, "start").len(), 4, "{trace}");
+    assert_eq!(moments(&trace, "start #6"), ["86400.000"], "{trace}");
+    assert_eq!(moments(&trace, "start #8"), ["604800.000"], "{trace}");
 }
 
 #[test]

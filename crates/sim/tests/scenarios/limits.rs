@@ -677,6 +677,16 @@ fn l7_a_request_that_is_never_processed_has_failed_after_the_twentieth_repetitio
 }
 
 #[test]
+fn l6_a_call_that_is_throttled_without_end_has_failed_after_the_twentieth_time() {
+    let mut world = World::new().lane("a", on_the_spot()).latency("0ms");
+    (0..30).for_each(|_| world.answer(1, throttled("60s")));
+    world.submit(job(1).on("a").attempts(1));
+    let trace = world.run_for("30m");
+    assert_eq!(trace.matches("start #1").count(), 21, "{trace}");
+    assert_eq!(moments(&trace, "failed #1 a throttled"), ["1200.000"], "{trace}");
+}
+
+#[test]
 fn l7_failures_that_concern_one_call_close_nothing() {
     let mut world = World::new().lane("a", at_once(1)).latency("0ms");
     for n in 1..=6 {

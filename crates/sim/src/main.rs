@@ -12,7 +12,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const USAGE: &str = "usage: paceline-sim [--seeds N] [--from N] | --seed N [--trace] | --mutants | \
 --mutant NAME [--seeds N] [--from N]";
 /// A broken rule must be noticed within so many worlds.
-const WORLDS_PER_MUTANT: u64 = 200;
+const WORLDS_PER_MUTANT: u64 = 1_000;
 /// Every so many worlds one is run twice and compared.
 const TWICE_EVERY: u64 = 50;
 

@@ -5,6 +5,6 @@ use paceline_sim::{MUTANTS, hunt};
 #[test]
 fn every_broken_rule_is_noticed() {
     let survivors: Vec<_> =
-        MUTANTS.iter().filter(|(mutant, _)| hunt(*mutant, 200).is_none()).collect();
-    assert!(survivors.is_empty(), "not noticed in 200 worlds: {survivors:?}");
+        MUTANTS.iter().filter(|(mutant, _)| hunt(*mutant, 1_000).is_none()).collect();
+    assert!(survivors.is_empty(), "not noticed in 1,000 worlds: {survivors:?}");
 }

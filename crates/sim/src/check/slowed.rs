@@ -53,11 +53,13 @@ impl LaneBook {
         if gap > Span::ZERO {
             return Some(gap);
         }
-        // Whole seconds, this one included.
-        let ago = |seconds: u64| (now.0 / 1_000_000).saturating_sub(seconds) * 1_000_000;
         let known = self.tries.iter().filter(|t| t.start_known && !t.unused);
         let counted = known.filter(|t| t.start_told > self.slowed.counts_from);
-        let starts: Vec<u64> = counted.map(|t| t.started_at.0).filter(|at| *at >= ago(9)).collect();
+        let mut starts: Vec<u64> = counted.map(|t| t.started_at.0).collect();
+        // Whole seconds, the last one included: a start that is only assumed may be ahead of now.
+        let last = starts.iter().copied().fold(now.0, u64::max) / 1_000_000;
+        let ago = |seconds: u64| last.saturating_sub(seconds) * 1_000_000;
+        starts.retain(|at| *at >= ago(9));
         // A few of them may be one burst, unless they began a while ago.
         let lasts = starts.len() > 1 && starts.iter().any(|at| *at < ago(4));
         (lasts || starts.len() >= 20).then(|| Span(10_000_000 / starts.len() as u64))

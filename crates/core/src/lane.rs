@@ -392,7 +392,9 @@ impl Lane {
 
     /// How long its history binds anything, be it its groups.
     pub(crate) fn memory(&self) -> Span {
-        let longest_share = self.limits.gap_share.into_iter().max().unwrap_or_default();
+        let shares = self.limits.gap_share;
+        let longest_share = shares.into_iter().max().unwrap_or_default();
+        let longest_share = if Mutant::BackgroundMemory.on() { shares[3] } else { longest_share };
         let limits = self.longest.max(self.shared_gap(longest_share)).max(self.group_memory);
         let Some((announced, _)) = self.announced.as_deref() else { return limits };
         let window = announced.window.map_or(Span::ZERO, |rate| rate.per);

@@ -19,6 +19,8 @@ pub enum Mutant {
     ReservationNotAwaited,
     /// L2: the gap is forgotten between different priorities.
     GapPerPriority,
+    /// L2: history is kept for the gap of background work, also where another is longer.
+    BackgroundMemory,
     /// L5: an abandoned attempt frees its slot while it is still on the wire.
     SlotFreedEarly,
     /// L5: an answered attempt's slot is given back again when the attempt is over.

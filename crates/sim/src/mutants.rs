@@ -14,6 +14,7 @@ pub const MUTANTS: &[(Mutant, &str)] = &[
     (Mutant::ReservationNotAwaited, "L4"),
     (Mutant::PromisesPass, "L4"),
     (Mutant::GapPerPriority, "L2"),
+    (Mutant::BackgroundMemory, "L2"),
     (Mutant::SlotFreedEarly, "L5"),
     (Mutant::SlotFreedTwice, "L5"),
     (Mutant::SlotLost, "L5"),

@@ -124,6 +124,9 @@ fn limits(rng: &mut Rng) -> Limits {
     if rng.one_in(2) {
         limits.gap_share = GAP_SHARE;
     }
+    if rng.one_in(8) {
+        limits.gap_share = odd_shares(rng);
+    }
     let windows = rng.range(0, 2);
     for _ in 0..windows {
         let mut window = Window::new(rate(rng));
@@ -151,6 +154,12 @@ fn limits(rng: &mut Rng) -> Limits {
         limits.group = Some((*rng.pick(&GROUPS)).into());
     }
     limits
+}
+
+/// Shares of the gap that do not fall with priority, or are none.
+fn odd_shares(rng: &mut Rng) -> [Portion; 4] {
+    let (all, half, none) = (Portion::ONE, Portion::thousandths(500), Portion::ZERO);
+    *rng.pick(&[[all, all, all, half], [all, all, half, none], [half, none, all, half]])
 }
 
 /// Other limits, as often as not in another group.

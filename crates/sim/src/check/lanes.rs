@@ -197,8 +197,23 @@ impl LaneBook {
 
     /// Whether the plain model says when it opens at the latest.
     pub(super) fn plain(&self, now: Time) -> bool {
-        let gap = LaneBook::gap(self.limits(), Priority::Background);
-        self.even(now) && now >= self.blurred_at + gap && !self.may_count_more(now)
+        let gap = LaneBook::longest_gap(self.limits());
+        let even = self.even(now) && self.gaps_fall();
+        even && now >= self.blurred_at + gap && !self.may_count_more(now)
+    }
+
+    /// Whether no call keeps a longer gap than one below it. Else those below wait with it for its
+    /// gap, and a call that rises may wait longer than before.
+    fn gaps_fall(&self) -> bool {
+        self.limits().gap_share.is_sorted()
+    }
+
+    /// The longest gap that a call of any rank keeps.
+    fn longest_gap(limits: &Limits) -> Span {
+        Priority::ALL
+            .map(|rank| LaneBook::gap(limits, rank))
+            .into_iter()
+            .fold(Span::ZERO, Span::max)
     }
 
     /// Whether a new window may count what was over before it came: a lane without limits keeps a
@@ -241,7 +256,7 @@ impl LaneBook {
         }
         if self.restarted_at > Time::ZERO {
             let windows = limits.windows.iter().map(|window| window.rate.per);
-            let binds = windows.fold(LaneBook::gap(limits, Priority::Background), Span::max);
+            let binds = windows.fold(LaneBook::longest_gap(limits), Span::max);
             self.unsure_until = self.unsure_until.max(self.restarted_at + binds);
         }
         let since = |window: &Window| {

@@ -66,6 +66,9 @@ impl Book {
         let before = |only: Option<Priority>| {
             let lane = &self.lanes[name];
             let tries = lane.tries.iter().filter(|t| t.id != known.id && known.could_know(t));
+            // One that keeps no gap itself may overtake those before it on the way.
+            let paced = |t: &Try| LaneBook::gap(&t.rules.limits, t.rank) > Span::ZERO;
+            let tries = tries.filter(|t| t.id < known.id || paced(t));
             let tries = tries.filter(|t| !lane.was_over(t, known.rules.changed_at));
             let tries = tries.filter(|t| only.is_none_or(|p| p == t.priority));
             let sent = tries.filter_map(|t| t.sent_at);

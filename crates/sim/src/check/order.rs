@@ -257,7 +257,7 @@ impl Book {
         self.look_at_sharers();
         let mut must: Vec<Must> = self.moments();
         let (mut passed, mut lacking) = (Vec::new(), Vec::new());
-        let costly = self.costly();
+        let (costly, shared) = (self.costly(), self.shared_calls());
         for (name, calls) in &waiting {
             let Some(lane) = self.lanes.get(name) else { continue };
             if !self.is_plain_beside(name, &costly) || !self.lane_has_room(lane) {
@@ -269,7 +269,8 @@ impl Book {
             let free = |id: CallId| self.worker_is_free(self.need(lane, id), lane);
             // Calls behind one that lacks a worker wait with it, and where a shared call stands is
             // not modelled.
-            let held_up = !calls.iter().all(|call| free(call.id)) || self.shared_lacks(name, &free);
+            let lacks = |(lane, id): &(&Arc<str>, CallId)| *lane == name && !free(*id);
+            let held_up = !calls.iter().all(|call| free(call.id)) || shared.iter().any(lacks);
             // Calls behind the first that may go wait for it.
             if let Some(call) = calls.iter().filter(is_open).min_by_key(|call| call.key()) {
                 let need = self.need(lane, call.id);
@@ -280,8 +281,13 @@ impl Book {
                     lacking.push(found);
                 }
             }
+            let share = lane.limits().gap_share;
+            let rises = share.iter().any(|part| *part != share[0]);
             for call in calls.iter().filter(|call| !held_up && !is_open(call)) {
-                let at = open(&call).min(self.opening_when_risen(lane, call, group));
+                let mut at = open(&call);
+                if rises {
+                    at = at.min(self.opening_when_risen(lane, call, group));
+                }
                 must.push((at, call.id.job, "its lane opens"));
             }
         }
@@ -298,13 +304,14 @@ impl Book {
         self.lanes.values_mut().for_each(|lane| lane.trim(Span::hours(3), now));
     }
 
-    /// Whether a call that shares its fate may hold up the lane for lack of a worker.
-    fn shared_lacks(&self, name: &Arc<str>, free: &impl Fn(CallId) -> bool) -> bool {
-        self.jobs.iter().any(|(&job, book)| {
-            let calls = (0..).zip(&book.calls);
-            let mut shared = calls.filter(|(_, c)| c.state == State::Shared && c.lane == *name);
-            shared.any(|(index, _)| !free(CallId { job, index }))
-        })
+    /// Calls that share their fate, and so may hold up their lane for lack of a worker.
+    fn shared_calls(&self) -> Vec<(&Arc<str>, CallId)> {
+        let mut shared = Vec::new();
+        for (&job, book) in self.jobs.iter().filter(|(_, book)| book.spec.cache_key.is_some()) {
+            let calls = (0..).zip(&book.calls).filter(|(_, call)| call.state == State::Shared);
+            shared.extend(calls.map(|(index, call)| (&call.lane, CallId { job, index })));
+        }
+        shared
     }
 
     fn check_wake(&mut self, must: Option<Must>, wake_at: Option<Time>) {

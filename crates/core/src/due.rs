@@ -134,6 +134,10 @@ impl DueJobs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::{Core, KindTerms, OnCrash, Setup};
+    use crate::job::{Blob, JobSpec, Submission};
+    use crate::limits::Limits;
+    use crate::plan::Plan;
 
     #[test]
     fn w5_a_date_follows_the_wall_clock_and_a_delay_does_not() {
@@ -146,5 +150,21 @@ mod tests {
         assert!(delay.within(Span::ZERO, stepped_back));
         assert_eq!((date.wall(now), delay.wall(now)), (Time(1_050), Time(1_050)));
         assert_eq!((Due::At(Time(1_000)).later(now), Due::In(Span::ZERO).later(now)), (None, None));
+    }
+
+    #[test]
+    fn w5_the_wall_clock_is_looked_at_while_dates_are_waited_for_and_not_for_delays() {
+        let kinds = vec![KindTerms::new("k", OnCrash::Repeat)];
+        let lanes = vec![("a".into(), Limits::default())];
+        let mut core = Core::new(Setup { lanes, kinds, ..Setup::default() });
+        let now = Now { time: Time(100), wall: Time(1_000) };
+        let mut submit = |due: Due| {
+            let mut job = Submission::new(JobSpec::new("k", &["a"]), Blob::default());
+            job.due = due;
+            core.submit(job, now, &mut Plan::default()).expect("there is room");
+            core.waits_for_wall_clock()
+        };
+        assert!(!submit(Due::In(Span(50))));
+        assert!(submit(Due::At(Time(1_050))));
     }
 }

@@ -648,12 +648,41 @@ mod tests {
 
     #[test]
     fn what_a_lane_must_remember_comes_back() {
-        let mut before = lane(Limits::default());
-        before.health.cool(NOW);
-        before.health.slow.gap = Span::secs(4);
-        (before.paused, before.paused_at) = (true, NOW);
-        let mut after = lane(Limits::default());
-        after.remember(&before.record());
-        assert_eq!(after.record(), before.record());
+        let window = Window::new("2/10s".parse().expect("a rate"));
+        let many = std::num::NonZeroU32::new(9).expect("above zero");
+        let limits = || Limits { windows: vec![window.clone()], in_flight: many, ..shared_gap() };
+        let announced = Announced { every: Some(Span::secs(2)), ..Announced::default() };
+        let record = LaneRecord {
+            id: LaneId(5),
+            name: "a".into(),
+            windows: vec![(window.rate, NOW)],
+            cooldown_until: NOW + Span(1),
+            failures: 3,
+            rung: 2,
+            judged: AttemptId(7),
+            slow: SlowRecord {
+                gap: Span::secs(4),
+                ground: Span::secs(1),
+                refused: Some((Span::secs(2), NOW)),
+            },
+            narrowed: Some(3),
+            announced: Some((announced, NOW + Span(2))),
+            paused_at: Some(NOW + Span(3)),
+            groups: Some(vec![Membership::from("g", AttemptId(4))]),
+        };
+        let mut after = lane(limits());
+        after.remember(&record);
+        assert_eq!(after.record(), record);
+    }
+
+    #[test]
+    fn l2_history_is_kept_for_the_longest_gap_of_any_priority() {
+        let every = Some(Span::secs(10));
+        for (place, longest) in [(0, 1_000), (1, 400), (3, 700)] {
+            let mut gap_share = [Portion::thousandths(100); 4];
+            gap_share[place] = Portion::thousandths(longest);
+            let lane = lane(Limits { every, gap_share, ..Limits::default() });
+            assert_eq!(lane.memory(), Span::millis(u64::from(longest) * 10));
+        }
     }
 }

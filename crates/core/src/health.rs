@@ -223,6 +223,18 @@ mod tests {
 
     const NOW: Time = Time(1_000_000_000);
 
+    #[test]
+    fn l7_a_gap_that_has_come_down_to_what_it_was_is_gone() {
+        let slow = SlowRecord { gap: Span::secs(4), ground: Span::secs(3), refused: None };
+        let mut health = Health { slow, ..Health::default() };
+        health.shrink_gap(NOW);
+        assert_eq!(health.slow, SlowRecord::default());
+        let ground = Span::millis(2_999);
+        let mut health = Health { slow: SlowRecord { ground, ..slow }, ..Health::default() };
+        health.shrink_gap(NOW);
+        assert_eq!(health.slow.gap, Span::secs(3));
+    }
+
     fn failing(times: u64) -> Health {
         let mut health = Health::default();
         for n in 1..=times {

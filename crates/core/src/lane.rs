@@ -402,11 +402,13 @@ impl Lane {
         limits.max(window).max(left)
     }
 
-    /// The windows that its ledger serves, for merging.
+    /// The windows that its ledger serves, for merging; of its groups the longest.
     pub(crate) fn window_spans(&self) -> Vec<Span> {
         let windows = self.limits.windows.iter().map(|window| window.rate.per);
         let announced = self.announced().and_then(|(announced, _)| announced.window);
-        windows.chain(announced.map(|rate| rate.per)).collect()
+        let announced = announced.map(|rate| rate.per);
+        let of_groups = Some(self.group_memory).filter(|memory| *memory > Span::ZERO);
+        windows.chain(announced).chain(of_groups).collect()
     }
 
     /// New limits, from now on: windows that are the same keep their history (L11).

@@ -354,7 +354,7 @@ mod tests {
     use super::*;
     use crate::core::{KindTerms, Setup};
     use crate::job::{JobSpec, Submission};
-    use crate::limits::{Limits, Window};
+    use crate::limits::{GroupLimits, Limits, Window};
     use crate::outcome::Verdict;
     use crate::settle::Told;
     use std::num::NonZeroU32;
@@ -402,6 +402,50 @@ mod tests {
         assert_eq!(of(&core), (2, 100));
         end(&mut core, attempts[0], begin);
         assert_eq!(of(&core), (2, 99), "its window is full");
+    }
+
+    #[test]
+    fn l4_an_attempt_that_came_early_takes_back_what_one_that_came_late_was_given() {
+        let late_after = |sent_after: Span| {
+            let mut core = wide_lane();
+            let lane = core.lanes.iter().next().expect("it is there").0;
+            core.lanes[lane].came_late(0);
+            let begin = Time(1_000_000_000);
+            let attempts = promise(&mut core, 2, begin);
+            // Two that were as early count once: the second had the time of both.
+            for attempt in attempts {
+                core.started(attempt, begin + sent_after);
+            }
+            core.lanes[lane].late
+        };
+        assert_eq!(late_after(Span::millis(40)), 0);
+        assert_eq!(late_after(Span::millis(60)), 1);
+    }
+
+    #[test]
+    fn l3_the_history_of_a_lane_and_of_a_group_is_bounded_where_a_window_is_long() {
+        let window = || vec![Window::new("100000/h".parse().expect("a rate"))];
+        let of_lane = Limits { windows: window(), ..Limits::default() };
+        let of_group = Limits { group: Some("g".into()), ..Limits::default() };
+        for limits in [of_lane, of_group] {
+            let kinds = vec![KindTerms::new("k", OnCrash::Repeat)];
+            let groups =
+                vec![("g".into(), GroupLimits { windows: window(), ..GroupLimits::default() })];
+            let lanes = vec![("a".into(), limits)];
+            let mut core = Core::new(Setup { lanes, groups, kinds, ..Setup::default() });
+            let begin = Time(1_000_000_000);
+            for n in 0..12_000 {
+                let now = begin + Span::millis(100 * n);
+                let attempt = promise(&mut core, 1, now)[0];
+                core.started(attempt, now);
+                end(&mut core, attempt, now);
+            }
+            let of_lanes = core.lanes.iter().map(|(_, lane)| lane.ledger.len());
+            let of_groups = core.groups.iter().map(|(_, group)| group.ledger.len());
+            let entries: Vec<usize> = of_lanes.chain(of_groups).collect();
+            let bound = 2 * crate::ledger::EXACT_ENTRIES;
+            assert!(entries.iter().all(|entries| *entries < bound), "{entries:?}");
+        }
     }
 
     #[test]

@@ -124,6 +124,9 @@ impl Least {
 /// No bound on waiting.
 pub(crate) const ANY_WAIT: Span = Span(u64::MAX);
 
+/// Who leads a call that followed another and does no longer, until it is settled.
+pub(crate) const NO_CALL: u32 = u32::MAX;
+
 impl Call {
     pub(crate) fn new(job: u32, lane: u32, index: u16, stage: u16) -> Call {
         Call {

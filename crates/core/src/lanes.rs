@@ -180,11 +180,8 @@ impl Core {
         for leader in calls {
             let before = self.held_least(leader);
             let followers = self.followers.get(&leader).cloned().unwrap_or_default();
-            for call in followers.into_iter().chain([leader]) {
-                let budget = self.max_wait(call);
-                let max_wait = &mut self.calls[call].max_wait;
-                *max_wait = budget.max(*max_wait);
-            }
+            self.stretch(&followers);
+            self.stretch(&[leader]);
             self.share_budgets(leader, before);
         }
     }
@@ -230,11 +227,15 @@ impl Core {
                     continue;
                 }
                 first = first.min(attempt);
+                let remembers = to.memory() > Span::ZERO;
                 if started.is_some() {
                     to.last_start = to.last_start.max(arrives);
-                    to.ledger.charge(attempt, arrives, known.cost);
                 } else {
                     to.pending.insert((arrives, attempt, known.priority));
+                }
+                if remembers && started.is_some() {
+                    to.ledger.charge(attempt, arrives, known.cost);
+                } else if remembers {
                     to.ledger.reserve(attempt, arrives, known.cost);
                 }
             }

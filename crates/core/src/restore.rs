@@ -296,7 +296,9 @@ impl Core {
             let Some(group) = self.group_named(&of.group) else { continue };
             let group = &mut self.groups[group];
             group.last_start = group.last_start.max(at);
-            group.ledger.charge(attempt, at, cost);
+            if group.memory() > Span::ZERO {
+                group.ledger.charge(attempt, at, cost);
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::call::{ANY_WAIT, Call, State, Step};
+use crate::call::{ANY_WAIT, Call, NO_CALL, State, Step};
 use crate::core::{Attempt, Core, Moment};
 use crate::health::{Health, NO_GAP, SOON};
 use crate::job::{AttemptId, Blob, JobId, Until};
@@ -268,6 +268,10 @@ impl Core {
         if let Some(leads) = leads.filter(|_| !rest.is_empty()) {
             self.followers.insert(leads, rest);
         }
+        // Each would be sought among all that go on.
+        for &call in through.iter().filter(|&&call| call != leader) {
+            self.calls[call].leader = NO_CALL;
+        }
         (through.into_iter().map(|call| (call, self.call_id(call).job)).collect(), leads)
     }
 
@@ -366,13 +370,8 @@ impl Core {
 
     /// A call in backoff waits for its lane again.
     pub(crate) fn retry(&mut self, call: u32, now: Now, plan: &mut Plan) {
-        // The gap may be longer than when they came (W1).
         let followers = self.followers.get(&call).cloned().unwrap_or_default();
-        for follower in followers {
-            let budget = self.max_wait(follower);
-            let max_wait = &mut self.calls[follower].max_wait;
-            *max_wait = budget.max(*max_wait);
-        }
+        self.stretch(&followers);
         self.enter_queue(call, now, plan);
         let leads = self.most_urgent(call);
         self.judge_waiting(leads, now, plan);
@@ -568,8 +567,10 @@ impl Core {
                     heirs.into_iter().partition(|&heir| self.may_wait(heir, now));
                 let end: Vec<(u32, JobId)> =
                     end.into_iter().map(|call| (call, self.call_id(call).job)).collect();
+                self.stretch(&wait);
                 if let Some(heir) = self.pass_on(wait) {
                     self.enter_queue(heir, now, plan);
+                    self.most_urgent(heir);
                     let lane = self.calls[heir].lane;
                     self.touch_lane(lane);
                     self.lanes[lane].group.into_iter().for_each(|group| self.touch_group(group));

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::call::{ANY_WAIT, Call, Least, State, Step};
+use crate::call::{ANY_WAIT, Call, Least, NO_CALL, State, Step};
 use crate::core::{Core, Moment};
 use crate::job::JobId;
 use crate::lane::{Cause, Demand, Lane, Opening};
@@ -21,8 +21,6 @@ const RSS_MAX_WAIT: Span = Span::secs(15);
 const BACKGROUND_MAX_WAIT: Span = Span::secs(60);
 /// No call waits less.
 const NO_PATIENCE: Least = Least { any: Span::ZERO, named: Span::ZERO };
-/// Who leads a call that followed another and does no longer.
-const NO_CALL: u32 = u32::MAX;
 
 impl Core {
     /// Starts the job's current stage: each of its calls goes its way in this turn.
@@ -354,7 +352,8 @@ impl Core {
         }
     }
 
-    /// Joins the lane's queue, whatever the lane makes of that.
+    /// Joins the lane's queue, whatever the lane makes of that: with the budget that its lane's
+    /// present gap gives it, also if it was there before.
     pub(crate) fn enter_queue(&mut self, call: u32, now: Now, plan: &mut Plan) {
         self.take_place(call, now);
         self.calls[call].max_wait = self.max_wait(call);
@@ -531,6 +530,15 @@ impl Core {
             default.max(gap + self.settings.send_within(MOST_LATE) + lane.slack)
         } else {
             ANY_WAIT
+        }
+    }
+
+    /// The gap of their lane may be longer than when these calls came: no default undercuts it (W1).
+    pub(crate) fn stretch(&mut self, calls: &[u32]) {
+        for &call in calls {
+            let budget = self.max_wait(call);
+            let max_wait = &mut self.calls[call].max_wait;
+            *max_wait = budget.max(*max_wait);
         }
     }
 

@@ -28,8 +28,8 @@ const CLOCK_CHECK: Span = Span::secs(30);
 /// from nobody in this process.
 const LET_GO_WITHIN: Span = Span::secs(1);
 /// What follows a turn to forget finished work, when there is much of it: a quarter of what the turn
-/// took, and this at least.
-const FORGET_WITHIN: Span = Span::millis(5);
+/// took, within these bounds.
+const FORGET_WITHIN: (Span, Span) = (Span::millis(5), Span::millis(50));
 
 /// What reaches the loop.
 #[derive(Debug)]
@@ -193,7 +193,8 @@ impl<S: Store> Driver<S> {
             wake_at = done.wake_at;
             self.act(done);
             // After the workers and callers have what is theirs, so that it delays only the next turn.
-            let until = self.clock.time() + FORGET_WITHIN.max(Span(took.0 / 4));
+            let within = Span(took.0 / 4).clamp(FORGET_WITHIN.0, FORGET_WITHIN.1);
+            let until = self.clock.time() + within;
             self.machine.forget(reading.now, || self.clock.time() >= until)?;
             let forgets_at = self.machine.forgets_at();
             wake_at = Some(wake_at.map_or(forgets_at, |at| at.min(forgets_at)));

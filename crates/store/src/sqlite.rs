@@ -467,6 +467,9 @@ impl Drop for Sqlite {
     }
 }
 
+/// Links in a row that are followed, as systems do.
+const MOST_LINKS: usize = 40;
+
 /// The path without links, so that one file has one lock, whatever it is called.
 fn real(path: &Path) -> PathBuf {
     let in_directory = |path: &Path| {
@@ -474,10 +477,13 @@ fn real(path: &Path) -> PathBuf {
         let directory = directory.unwrap_or(Path::new(".")).canonicalize().ok()?;
         Some(directory.join(path.file_name()?))
     };
-    // The file that a link names may be still to be made.
-    let linked = || in_directory(&path.parent()?.join(path.read_link().ok()?));
-    let real = path.canonicalize().ok().or_else(linked).or_else(|| in_directory(path));
-    real.unwrap_or_else(|| path.to_path_buf())
+    // The file that links lead to may be still to be made.
+    let mut path = path.to_path_buf();
+    for _ in 0..MOST_LINKS {
+        let Ok(to) = path.read_link() else { break };
+        path = path.parent().unwrap_or(Path::new(".")).join(to);
+    }
+    path.canonicalize().ok().or_else(|| in_directory(&path)).unwrap_or(path)
 }
 
 #[cfg(test)]
@@ -555,8 +561,10 @@ mod tests {
     fn a_link_to_a_store_that_is_still_to_be_made_leads_to_it() {
         use std::os::unix::fs::PermissionsExt as _;
         let directory = tempfile::tempdir().expect("a directory");
-        let (link, path) = (directory.path().join("link.db"), directory.path().join("store.db"));
-        std::os::unix::fs::symlink("store.db", &link).expect("a link");
+        let [link, other, path] =
+            ["link.db", "other.db", "store.db"].map(|name| directory.path().join(name));
+        std::os::unix::fs::symlink("other.db", &link).expect("a link");
+        std::os::unix::fs::symlink(&path, other).expect("a link");
         let mut store = Sqlite::open(&link).expect("a new store");
         store.commit(&Stamp::default(), &[]).expect("a commit");
         assert_eq!(Sqlite::owner(&path), Some(std::process::id()));

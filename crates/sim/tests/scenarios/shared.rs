@@ -356,3 +356,34 @@ fn w1_calls_that_start_too_late_leave_a_shared_request_together() {
     assert_eq!(moments(&trace, "a start_within"), ["5.000"; 3], "{trace}");
     assert_eq!(moments(&trace, "start #5"), ["10.000"], "{trace}");
 }
+
+#[test]
+fn p1_the_most_urgent_of_those_that_share_a_call_leads_when_the_leader_goes() {
+    let mut world = World::new().lane("a", every("10s")).latency("0ms");
+    world.submit(job(1).on("a"));
+    world.run_for("0s");
+    world.submit(job(2).on("a").cache_key("q").as_(Priority::Interactive));
+    world.run_for("0s");
+    world.submit(job(3).on("a").cache_key("q"));
+    world.submit(job(4).on("a").cache_key("q").as_(Priority::Interactive));
+    world.submit_all((5..=6).map(|n| job(n).on("a").as_(Priority::Completion)).collect());
+    world.cancel(2);
+    let trace = world.run_for("40s");
+    assert_eq!(moments(&trace, "start #4 a interactive"), ["10.000"], "{trace}");
+    assert_eq!(moments(&trace, "start #5"), ["20.000"], "{trace}");
+}
+
+#[test]
+fn w1_a_gap_that_grew_is_undercut_by_no_default_when_a_call_in_backoff_goes() {
+    let mut world = World::new().lane("a", every("1s")).latency("0ms");
+    (0..100).for_each(|_| world.answer(1, failed("reset")));
+    world.submit(job(1).on("a").cache_key("q").attempts(101));
+    world.run_for("10m");
+    world.submit_all(
+        (2..=3).map(|n| job(n).on("a").cache_key("q").as_(Priority::Background)).collect(),
+    );
+    world.tell_lane("a", LaneAct::Change(Box::new(every("2h"))));
+    world.cancel(1);
+    let trace = world.run_for("5h");
+    assert_eq!(moments(&trace, "skipped").len(), 0, "{trace}");
+}

@@ -136,9 +136,9 @@ fn others(jobs: &[i64]) -> Option<Vec<u8>> {
     Some(bytes).filter(|bytes| !bytes.is_empty())
 }
 
-/// The hash of a job's key, and how many bytes go with the job: of which none is read for that.
+/// The hash of a job's key, and how many bytes go with the job, most of them unread.
 fn looked_at(connection: &Connection, job: i64) -> rusqlite::Result<(Option<i64>, u64)> {
-    let sql = "SELECT spec, length(report)
+    let sql = "SELECT spec, length(spec) + length(terms) + length(report)
                + ifnull((SELECT length(payload) FROM payloads WHERE job = id), 0)
                FROM finished WHERE id = ?";
     let mut statement = connection.prepare_cached(sql)?;

@@ -423,6 +423,19 @@ mod tests {
     }
 
     #[test]
+    fn b1_an_attempt_that_no_limit_counts_leaves_nothing_in_the_store() {
+        let kinds = vec![KindTerms::new("k", OnCrash::Repeat)];
+        let lanes = vec![("a".into(), Limits::default())];
+        let mut core = Core::new(Setup { lanes, kinds, ..Setup::default() });
+        let now = Time(1_000_000_000);
+        let attempt = promise(&mut core, 1, now)[0];
+        core.started(attempt, now);
+        let writes = end(&mut core, attempt, now);
+        let released = |write: &Write| matches!(write, Write::Release(_, id) if *id == attempt);
+        assert!(writes.iter().any(released), "{writes:?}");
+    }
+
+    #[test]
     fn l3_the_history_of_a_lane_and_of_a_group_is_bounded_where_a_window_is_long() {
         let window = || vec![Window::new("100000/h".parse().expect("a rate"))];
         let of_lane = Limits { windows: window(), ..Limits::default() };

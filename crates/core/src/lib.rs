@@ -55,6 +55,7 @@ mod lanes;
 mod reserve;
 mod restore;
 mod settle;
+mod share;
 mod stage;
 mod submit;
 mod why;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::call::{ANY_WAIT, Call, NO_CALL, State, Step};
+use crate::call::{ANY_WAIT, Call, State, Step};
 use crate::core::{Attempt, Core, Moment};
 use crate::health::{Health, NO_GAP, SOON};
 use crate::job::{AttemptId, Blob, JobId, Until};
@@ -151,26 +151,6 @@ impl Core {
         }
     }
 
-    /// Does the same to a call and to all that share its fate.
-    fn share(
-        &mut self,
-        leader: u32,
-        act: &mut dyn FnMut(&mut Core, u32, &mut Plan),
-        plan: &mut Plan,
-    ) {
-        let followers = self.followers.remove(&leader).unwrap_or_default();
-        let jobs: Vec<JobId> = followers.iter().map(|&call| self.call_id(call).job).collect();
-        act(self, leader, plan);
-        for (call, job) in followers.into_iter().zip(jobs) {
-            // Settling one job may have finished another.
-            let alive = self.calls.get(call).is_some_and(|c| c.state == State::Joined)
-                && self.call_id(call).job == job;
-            if alive {
-                act(self, call, plan);
-            }
-        }
-    }
-
     /// What the attempt makes of its call.
     fn conclude(&mut self, call: u32, verdict: Verdict, now: Now, roll: u64, plan: &mut Plan) {
         match verdict {
@@ -236,61 +216,6 @@ impl Core {
     fn is_spent(&self, call: u32) -> bool {
         let Call { job, attempts, .. } = self.calls[call];
         attempts >= self.jobs[job].retry().attempts.get()
-    }
-
-    /// A shared attempt is one attempt of every call that shared it (R1, C2).
-    fn shared_by(&mut self, leader: u32, act: impl Fn(&mut Call)) {
-        act(&mut self.calls[leader]);
-        if Mutant::SharedUncounted.on() {
-            return;
-        }
-        for &follower in self.followers.get(&leader).into_iter().flatten() {
-            act(&mut self.calls[follower]);
-        }
-    }
-
-    /// Parts a call and its followers into those that are through, and those that go on; says which
-    /// are through, and who leads the others.
-    fn part(
-        &mut self,
-        leader: u32,
-        through: impl Fn(&Core, u32) -> bool,
-    ) -> (Vec<(u32, JobId)>, Option<u32>) {
-        let sharers = self.followers.remove(&leader).unwrap_or_default();
-        let sharers = std::iter::once(leader).chain(sharers);
-        let (through, mut rest): (Vec<u32>, Vec<u32>) =
-            sharers.partition(|&call| through(self, call));
-        let leads = if rest.is_empty() { None } else { Some(rest.remove(0)) };
-        if let Some(heir) = leads.filter(|&heir| heir != leader) {
-            self.forget_same(leader);
-            self.lead(heir, &rest);
-        }
-        if let Some(leads) = leads.filter(|_| !rest.is_empty()) {
-            self.followers.insert(leads, rest);
-        }
-        // Each would be sought among all that go on.
-        for &call in through.iter().filter(|&&call| call != leader) {
-            self.calls[call].leader = NO_CALL;
-        }
-        (through.into_iter().map(|call| (call, self.call_id(call).job)).collect(), leads)
-    }
-
-    /// From now on the call stands for all that ask the same, these among them.
-    fn lead(&mut self, heir: u32, followers: &[u32]) {
-        let Call { lane, job, .. } = self.calls[heir];
-        let key = self.jobs[job].cache_key().cloned();
-        self.same_calls.insert(lane, &key.expect("only cached calls are shared"), heir);
-        for &other in followers {
-            self.calls[other].leader = heir;
-        }
-    }
-
-    /// Writes what changed for a call and its followers.
-    fn write_shared(&self, leader: u32, plan: &mut Plan) {
-        self.write_call(leader, plan);
-        for &follower in self.followers.get(&leader).into_iter().flatten() {
-            self.write_call(follower, plan);
-        }
     }
 
     /// Settles calls, of which others may have been settled in the meantime.
@@ -394,7 +319,7 @@ impl Core {
     }
 
     /// Waits for its next attempt outside the queue, holding no slot (R1).
-    fn back_off(&mut self, call: u32, until: Time) {
+    pub(crate) fn back_off(&mut self, call: u32, until: Time) {
         self.step(call, Step::BackOff);
         self.calls[call].attempt = AttemptId(0);
         self.calls[call].retry_at = until;
@@ -541,76 +466,6 @@ impl Core {
             _ => return None,
         };
         self.attempts.get(&attempt)?.on_the_wire()
-    }
-
-    /// A call that goes for reasons of its own job leaves its place to the first that shares it
-    /// (C2).
-    fn hand_over(&mut self, number: u32, now: Now, plan: &mut Plan) {
-        self.forget_same(number);
-        let Some(heirs) = self.followers.remove(&number) else { return };
-        let Call { state, attempt, retry_at, .. } = self.calls[number];
-        match state {
-            State::Running => {
-                let heir = self.pass_on(heirs).expect("calls without followers have no entry");
-                self.take_over(heir, number, attempt, plan);
-            }
-            // It shared the request that was in vain, and so what that said about the next.
-            State::Backoff if self.calls[heirs[0]].requests() > 0 => {
-                let heir = self.pass_on(heirs).expect("calls without followers have no entry");
-                self.back_off(heir, retry_at);
-                self.write_shared(heir, plan);
-            }
-            _ => {
-                // None is settled within the settling of the one before it: that would take a stack
-                // as deep as they are many.
-                let (wait, end): (Vec<u32>, Vec<u32>) =
-                    heirs.into_iter().partition(|&heir| self.may_wait(heir, now));
-                let end: Vec<(u32, JobId)> =
-                    end.into_iter().map(|call| (call, self.call_id(call).job)).collect();
-                self.stretch(&wait);
-                if let Some(heir) = self.pass_on(wait) {
-                    self.enter_queue(heir, now, plan);
-                    self.most_urgent(heir);
-                    let lane = self.calls[heir].lane;
-                    self.touch_lane(lane);
-                    self.lanes[lane].group.into_iter().for_each(|group| self.touch_group(group));
-                }
-                for (call, job) in end {
-                    if self.is_open(call, job) && !self.fail_if_impossible(call, now, plan) {
-                        self.skip_if_paused(call, now, plan);
-                    }
-                }
-            }
-        }
-    }
-
-    /// The first of these calls leads the others from now on.
-    fn pass_on(&mut self, mut heirs: Vec<u32>) -> Option<u32> {
-        let heir = if heirs.is_empty() { None } else { Some(heirs.remove(0)) }?;
-        self.lead(heir, &heirs);
-        if !heirs.is_empty() {
-            self.followers.insert(heir, heirs);
-        }
-        Some(heir)
-    }
-
-    /// The attempt of a call that goes is its heir's.
-    fn take_over(&mut self, heir: u32, from: u32, attempt: AttemptId, plan: &mut Plan) {
-        let known = self.attempts.get_mut(&attempt).expect("a running call has an attempt");
-        known.call = Some(heir);
-        let lane = self.lanes[known.lane].id;
-        self.step(heir, Step::TakeOver);
-        self.calls[heir].attempt = attempt;
-        // What a crash makes of an attempt is for the kind to say that made it (B2).
-        let kind = |call: u32| self.jobs[self.calls[call].job].kind;
-        if kind(heir) == kind(from) {
-            plan.writes.push(Write::HandOver(lane, attempt, self.call_id(heir)));
-        }
-    }
-
-    /// Whether a call is the one that it was and not settled: settling one job may finish another.
-    pub(crate) fn is_open(&self, call: u32, job: JobId) -> bool {
-        self.calls.get(call).is_some_and(|it| !it.is_settled()) && self.call_id(call).job == job
     }
 }
 

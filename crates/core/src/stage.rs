@@ -1,9 +1,7 @@
 //! Queue: the calls of a stage ask the cache, join their lanes' queues, or join each other
 //! (J3, J6, C1, C2, D3, W1).
 
-use std::collections::BTreeSet;
-
-use crate::call::{ANY_WAIT, Call, Least, NO_CALL, State, Step};
+use crate::call::{ANY_WAIT, Call, Least, State, Step};
 use crate::core::{Core, Moment};
 use crate::job::JobId;
 use crate::lane::{Cause, Demand, Lane, Opening};
@@ -14,13 +12,12 @@ use crate::priority::Priority;
 use crate::queue::Waiting;
 use crate::record::{CachedAnswer, CallRecord, Lookup, SettledCall, Write};
 use crate::settings::MOST_LATE;
+use crate::share::NO_PATIENCE;
 use crate::time::{Now, Span, Time};
 
 /// The budgets of callers who named a priority but no `max_wait` (W1).
 const RSS_MAX_WAIT: Span = Span::secs(15);
 const BACKGROUND_MAX_WAIT: Span = Span::secs(60);
-/// No call waits less.
-const NO_PATIENCE: Least = Least { any: Span::ZERO, named: Span::ZERO };
 
 impl Core {
     /// Starts the job's current stage: each of its calls goes its way in this turn.
@@ -148,193 +145,6 @@ impl Core {
         } else {
             self.same_calls.insert(lane, &lookup.key, call);
             self.join_queue(call, now, plan);
-        }
-    }
-
-    /// Whether a waiting call would be made later than another for its lower priority alone.
-    pub(crate) fn goes_later(&self, waiting: u32, other: u32) -> bool {
-        let priority = |call: u32| self.jobs[self.calls[call].job].priority;
-        self.calls[waiting].state == State::Queued && priority(other) < priority(waiting)
-    }
-
-    /// The more urgent of the same calls stands for all; should it go, they have their places yet.
-    pub(crate) fn take_the_lead(&mut self, call: u32, leader: u32, key: &[u8]) {
-        let lane = self.calls[call].lane;
-        self.unqueue(leader);
-        self.same_calls.remove(lane, key, leader);
-        self.same_calls.insert(lane, key, call);
-        let mut followers = self.followers.remove(&leader).unwrap_or_default();
-        self.step(leader, Step::Follow);
-        followers.insert(0, leader);
-        for &follower in &followers {
-            self.calls[follower].leader = call;
-        }
-        self.followers.insert(call, followers);
-    }
-
-    pub(crate) fn follow(&mut self, call: u32, leader: u32) {
-        self.step(call, Step::Follow);
-        self.calls[call].leader = leader;
-        let ignored = Mutant::FollowersWait.on();
-        self.calls[call].max_wait = if ignored { ANY_WAIT } else { self.max_wait(call) };
-        self.followers.entry(leader).or_default().push(call);
-        let before = self.held_least(leader);
-        self.set_least(leader, before, before.of(self.own_least(call)));
-        self.watch_start(call);
-    }
-
-    /// The budget of the call itself.
-    fn own_least(&self, call: u32) -> Least {
-        let call = &self.calls[call];
-        let named = self.jobs[call.job].max_wait.unwrap_or(ANY_WAIT);
-        Least { any: call.max_wait, named }
-    }
-
-    /// The smallest budget among a call and those that follow it; none is below `floor`.
-    fn shared_least(&self, call: u32, floor: Least) -> Least {
-        let mut least = self.own_least(call);
-        for &follower in self.followers.get(&call).into_iter().flatten() {
-            if least == floor {
-                break;
-            }
-            least = least.of(self.own_least(follower));
-        }
-        least
-    }
-
-    /// The smallest budget among a queued call and those that follow it, and the smallest that a
-    /// caller named: where its lane's indexes have it.
-    pub(crate) fn held_least(&self, call: u32) -> Least {
-        // Nearly always of none.
-        let shared =
-            if self.shared_budgets.is_empty() { None } else { self.shared_budgets.get(&call) };
-        shared.copied().unwrap_or_else(|| self.own_least(call))
-    }
-
-    /// Puts what is held of a queued call's budgets at its new place. Of others nothing is held.
-    fn set_least(&mut self, call: u32, before: Least, least: Least) {
-        if self.calls[call].state != State::Queued {
-            return;
-        }
-        self.remember_least(call, least);
-        if before != least {
-            self.hold_budget(call, before, least);
-            self.touch_lane(self.calls[call].lane);
-        }
-    }
-
-    fn remember_least(&mut self, call: u32, least: Least) {
-        if least == self.own_least(call) {
-            self.shared_budgets.remove(&call);
-        } else {
-            self.shared_budgets.insert(call, least);
-        }
-    }
-
-    fn hold_budget(&mut self, call: u32, before: Least, after: Least) {
-        let (lane, job) = (self.calls[call].lane, &self.jobs[self.calls[call].job]);
-        let (priority, cost) = (job.priority, job.cost.get());
-        let lane = &mut self.lanes[lane];
-        lane.budgets.remove(priority, cost, before, call);
-        lane.budgets.insert(priority, cost, after, call);
-        if let Some(group) = lane.group.map(|group| &mut self.groups[group]) {
-            if before.any != ANY_WAIT {
-                group.waits.remove(cost, before.any, call);
-            }
-            if after.any != ANY_WAIT {
-                group.waits.insert(cost, after.any, call);
-            }
-        }
-    }
-
-    /// A call follows no longer.
-    pub(crate) fn unfollow(&mut self, call: u32) {
-        let leader = self.calls[call].leader;
-        let Some(others) = self.followers.get_mut(&leader) else { return };
-        others.retain(|&other| other != call);
-        if others.is_empty() {
-            self.followers.remove(&leader);
-        }
-        let (own, least) = (self.own_least(call), self.held_least(leader));
-        let held = |own: Span, least: Span| own != ANY_WAIT && own == least;
-        if held(own.any, least.any) || held(own.named, least.named) {
-            self.share_budgets(leader, least);
-        }
-    }
-
-    /// Calls whose time is over leave the requests that they share: those that leave in the same turn
-    /// at the cost of one look at all that share, where each by itself would cost as much.
-    pub(crate) fn leave_together(&mut self, now: Now) {
-        let due = self.moments.range(..=(now.time, Moment::LAST)).map(|(_, moment)| *moment);
-        let mut gone = BTreeSet::new();
-        for moment in due {
-            let calls = match moment {
-                Moment::Deadline(job) if self.jobs[job].callers.last() <= now.time => {
-                    &*self.jobs[job].calls
-                }
-                Moment::StartWithin(ref call) if !self.runs(*call) => std::slice::from_ref(call),
-                _ => &[],
-            };
-            // One that was sent in its time is not late, whatever else is over.
-            let leaves = |&&call: &&u32| {
-                let Call { state, job, .. } = self.calls[call];
-                let late = matches!(moment, Moment::StartWithin(_));
-                let may_be_late = self.jobs[job].start_within() != ANY_WAIT;
-                let goes = if late { self.calls[call].requests() == 0 } else { !may_be_late };
-                state == State::Joined && goes
-            };
-            gone.extend(calls.iter().filter(leaves));
-        }
-        if gone.len() < 2 {
-            return;
-        }
-        let leaders: BTreeSet<u32> = gone.iter().map(|&call| self.calls[call].leader).collect();
-        for &call in &gone {
-            self.count_on_the_wire(call, self.on_the_wire(call), now);
-        }
-        for leader in leaders {
-            self.unfollow_all(leader, |_, call| gone.contains(&call));
-        }
-    }
-
-    /// Of those that follow a call, these do no longer: at the cost of one look at all of them.
-    fn unfollow_all(&mut self, leader: u32, gone: impl Fn(&Core, u32) -> bool) {
-        let Some(followers) = self.followers.remove(&leader) else { return };
-        let before = self.held_least(leader);
-        let (gone, stay): (Vec<u32>, Vec<u32>) =
-            followers.into_iter().partition(|&follower| gone(self, follower));
-        for follower in gone {
-            self.calls[follower].leader = NO_CALL;
-        }
-        if !stay.is_empty() {
-            self.followers.insert(leader, stay);
-        }
-        self.share_budgets(leader, before);
-    }
-
-    /// The budgets of a call or of those that follow it have grown, or some follow no longer; `before`
-    /// was held of them. What its lane holds must be the smallest that one of them really has, or a
-    /// search for those that give up never ends.
-    pub(crate) fn share_budgets(&mut self, leader: u32, before: Least) {
-        let least = self.shared_least(leader, before);
-        self.set_least(leader, before, least);
-    }
-
-    pub(crate) fn find_same(&self, lane: u32, key: &[u8]) -> Option<u32> {
-        self.same_calls.find(lane, key, |other| {
-            let other = &self.calls[other];
-            other.lane == lane
-                && self.jobs[other.job].cache_key().is_some_and(|other| **other == *key)
-        })
-    }
-
-    /// The call no longer stands for all calls with its lane and cache key.
-    pub(crate) fn forget_same(&mut self, call: u32) {
-        let (job, lane) = (self.calls[call].job, self.calls[call].lane);
-        if let Some(key) = self.jobs[job].cache_key().cloned()
-            && self.find_same(lane, &key) == Some(call)
-        {
-            self.same_calls.remove(lane, &key, call);
         }
     }
 
@@ -530,15 +340,6 @@ impl Core {
             default.max(gap + self.settings.send_within(MOST_LATE) + lane.slack)
         } else {
             ANY_WAIT
-        }
-    }
-
-    /// The gap of their lane may be longer than when these calls came: no default undercuts it (W1).
-    pub(crate) fn stretch(&mut self, calls: &[u32]) {
-        for &call in calls {
-            let budget = self.max_wait(call);
-            let max_wait = &mut self.calls[call].max_wait;
-            *max_wait = budget.max(*max_wait);
         }
     }
 

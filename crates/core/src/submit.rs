@@ -487,31 +487,6 @@ impl Core {
             self.overtake(call);
         }
     }
-
-    /// While a call was out, more urgent ones may have come to share it: the first of the most urgent
-    /// leads now. Says who does.
-    pub(crate) fn most_urgent(&mut self, leader: u32) -> u32 {
-        let followers = self.followers.get(&leader).into_iter().flatten().copied();
-        let urgent = followers.min_by_key(|&call| self.jobs[self.calls[call].job].priority);
-        let Some(urgent) = urgent.filter(|&call| self.goes_later(leader, call)) else {
-            return leader;
-        };
-        self.overtake(urgent);
-        urgent
-    }
-
-    /// A call that follows one of lower priority, which waits yet, goes first itself (C2).
-    fn overtake(&mut self, call: u32) {
-        let Call { state, leader, job, .. } = self.calls[call];
-        if state != State::Joined || !self.goes_later(leader, call) {
-            return;
-        }
-        let key = self.jobs[job].cache_key().cloned().expect("only cached calls are shared");
-        self.unfollow(call);
-        self.take_the_lead(call, leader, &key);
-        self.step(call, Step::Queue);
-        self.line_up(call);
-    }
 }
 
 /// The refusal of a job that would start at `at`.

@@ -1,0 +1,383 @@
+//! Calls that share one request: who leads them, who goes on when one leaves, and whose budget
+//! counts (C2, R1, W1).
+
+use std::collections::BTreeSet;
+
+use crate::call::{ANY_WAIT, Call, Least, NO_CALL, State, Step};
+use crate::core::{Core, Moment};
+use crate::job::{AttemptId, JobId};
+use crate::mutant::Mutant;
+use crate::plan::Plan;
+use crate::record::Write;
+use crate::time::{Now, Span};
+
+/// No call waits less.
+pub(crate) const NO_PATIENCE: Least = Least { any: Span::ZERO, named: Span::ZERO };
+
+impl Core {
+    pub(crate) fn find_same(&self, lane: u32, key: &[u8]) -> Option<u32> {
+        self.same_calls.find(lane, key, |other| {
+            let other = &self.calls[other];
+            other.lane == lane
+                && self.jobs[other.job].cache_key().is_some_and(|other| **other == *key)
+        })
+    }
+
+    /// The call no longer stands for all calls with its lane and cache key.
+    pub(crate) fn forget_same(&mut self, call: u32) {
+        let (job, lane) = (self.calls[call].job, self.calls[call].lane);
+        if let Some(key) = self.jobs[job].cache_key().cloned()
+            && self.find_same(lane, &key) == Some(call)
+        {
+            self.same_calls.remove(lane, &key, call);
+        }
+    }
+
+    /// Whether a waiting call would be made later than another for its lower priority alone.
+    pub(crate) fn goes_later(&self, waiting: u32, other: u32) -> bool {
+        let priority = |call: u32| self.jobs[self.calls[call].job].priority;
+        self.calls[waiting].state == State::Queued && priority(other) < priority(waiting)
+    }
+
+    pub(crate) fn follow(&mut self, call: u32, leader: u32) {
+        self.step(call, Step::Follow);
+        self.calls[call].leader = leader;
+        let ignored = Mutant::FollowersWait.on();
+        self.calls[call].max_wait = if ignored { ANY_WAIT } else { self.max_wait(call) };
+        self.followers.entry(leader).or_default().push(call);
+        let before = self.held_least(leader);
+        self.set_least(leader, before, before.of(self.own_least(call)));
+        self.watch_start(call);
+    }
+
+    /// The more urgent of the same calls stands for all; should it go, they have their places yet.
+    pub(crate) fn take_the_lead(&mut self, call: u32, leader: u32, key: &[u8]) {
+        let lane = self.calls[call].lane;
+        self.unqueue(leader);
+        self.same_calls.remove(lane, key, leader);
+        self.same_calls.insert(lane, key, call);
+        let mut followers = self.followers.remove(&leader).unwrap_or_default();
+        self.step(leader, Step::Follow);
+        followers.insert(0, leader);
+        for &follower in &followers {
+            self.calls[follower].leader = call;
+        }
+        self.followers.insert(call, followers);
+    }
+
+    /// While a call was out, more urgent ones may have come to share it: the first of the most urgent
+    /// leads now. Says who does.
+    pub(crate) fn most_urgent(&mut self, leader: u32) -> u32 {
+        let followers = self.followers.get(&leader).into_iter().flatten().copied();
+        let urgent = followers.min_by_key(|&call| self.jobs[self.calls[call].job].priority);
+        let Some(urgent) = urgent.filter(|&call| self.goes_later(leader, call)) else {
+            return leader;
+        };
+        self.overtake(urgent);
+        urgent
+    }
+
+    /// A call that follows one of lower priority, which waits yet, goes first itself (C2).
+    pub(crate) fn overtake(&mut self, call: u32) {
+        let Call { state, leader, job, .. } = self.calls[call];
+        if state != State::Joined || !self.goes_later(leader, call) {
+            return;
+        }
+        let key = self.jobs[job].cache_key().cloned().expect("only cached calls are shared");
+        self.unfollow(call);
+        self.take_the_lead(call, leader, &key);
+        self.step(call, Step::Queue);
+        self.line_up(call);
+    }
+
+    /// Does the same to a call and to all that share its fate.
+    pub(crate) fn share(
+        &mut self,
+        leader: u32,
+        act: &mut dyn FnMut(&mut Core, u32, &mut Plan),
+        plan: &mut Plan,
+    ) {
+        let followers = self.followers.remove(&leader).unwrap_or_default();
+        let jobs: Vec<JobId> = followers.iter().map(|&call| self.call_id(call).job).collect();
+        act(self, leader, plan);
+        for (call, job) in followers.into_iter().zip(jobs) {
+            // Settling one job may have finished another.
+            let alive = self.calls.get(call).is_some_and(|c| c.state == State::Joined)
+                && self.call_id(call).job == job;
+            if alive {
+                act(self, call, plan);
+            }
+        }
+    }
+
+    /// A shared attempt is one attempt of every call that shared it (R1, C2).
+    pub(crate) fn shared_by(&mut self, leader: u32, act: impl Fn(&mut Call)) {
+        act(&mut self.calls[leader]);
+        if Mutant::SharedUncounted.on() {
+            return;
+        }
+        for &follower in self.followers.get(&leader).into_iter().flatten() {
+            act(&mut self.calls[follower]);
+        }
+    }
+
+    /// Writes what changed for a call and its followers.
+    pub(crate) fn write_shared(&self, leader: u32, plan: &mut Plan) {
+        self.write_call(leader, plan);
+        for &follower in self.followers.get(&leader).into_iter().flatten() {
+            self.write_call(follower, plan);
+        }
+    }
+
+    /// Parts a call and its followers into those that are through, and those that go on; says which
+    /// are through, and who leads the others.
+    pub(crate) fn part(
+        &mut self,
+        leader: u32,
+        through: impl Fn(&Core, u32) -> bool,
+    ) -> (Vec<(u32, JobId)>, Option<u32>) {
+        let sharers = self.followers.remove(&leader).unwrap_or_default();
+        let sharers = std::iter::once(leader).chain(sharers);
+        let (through, mut rest): (Vec<u32>, Vec<u32>) =
+            sharers.partition(|&call| through(self, call));
+        let leads = if rest.is_empty() { None } else { Some(rest.remove(0)) };
+        if let Some(heir) = leads.filter(|&heir| heir != leader) {
+            self.forget_same(leader);
+            self.lead(heir, &rest);
+        }
+        if let Some(leads) = leads.filter(|_| !rest.is_empty()) {
+            self.followers.insert(leads, rest);
+        }
+        // Each would be sought among all that go on.
+        for &call in through.iter().filter(|&&call| call != leader) {
+            self.calls[call].leader = NO_CALL;
+        }
+        (through.into_iter().map(|call| (call, self.call_id(call).job)).collect(), leads)
+    }
+
+    /// From now on the call stands for all that ask the same, these among them.
+    fn lead(&mut self, heir: u32, followers: &[u32]) {
+        let Call { lane, job, .. } = self.calls[heir];
+        let key = self.jobs[job].cache_key().cloned();
+        self.same_calls.insert(lane, &key.expect("only cached calls are shared"), heir);
+        for &other in followers {
+            self.calls[other].leader = heir;
+        }
+    }
+
+    /// A call that goes for reasons of its own job leaves its place to the first that shares it
+    /// (C2).
+    pub(crate) fn hand_over(&mut self, number: u32, now: Now, plan: &mut Plan) {
+        self.forget_same(number);
+        let Some(heirs) = self.followers.remove(&number) else { return };
+        let Call { state, attempt, retry_at, .. } = self.calls[number];
+        match state {
+            State::Running => {
+                let heir = self.pass_on(heirs).expect("calls without followers have no entry");
+                self.take_over(heir, number, attempt, plan);
+            }
+            // It shared the request that was in vain, and so what that said about the next.
+            State::Backoff if self.calls[heirs[0]].requests() > 0 => {
+                let heir = self.pass_on(heirs).expect("calls without followers have no entry");
+                self.back_off(heir, retry_at);
+                self.write_shared(heir, plan);
+            }
+            _ => {
+                // None is settled within the settling of the one before it: that would take a stack
+                // as deep as they are many.
+                let (wait, end): (Vec<u32>, Vec<u32>) =
+                    heirs.into_iter().partition(|&heir| self.may_wait(heir, now));
+                let end: Vec<(u32, JobId)> =
+                    end.into_iter().map(|call| (call, self.call_id(call).job)).collect();
+                self.stretch(&wait);
+                if let Some(heir) = self.pass_on(wait) {
+                    self.enter_queue(heir, now, plan);
+                    self.most_urgent(heir);
+                    let lane = self.calls[heir].lane;
+                    self.touch_lane(lane);
+                    self.lanes[lane].group.into_iter().for_each(|group| self.touch_group(group));
+                }
+                for (call, job) in end {
+                    if self.is_open(call, job) && !self.fail_if_impossible(call, now, plan) {
+                        self.skip_if_paused(call, now, plan);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The first of these calls leads the others from now on.
+    fn pass_on(&mut self, mut heirs: Vec<u32>) -> Option<u32> {
+        let heir = if heirs.is_empty() { None } else { Some(heirs.remove(0)) }?;
+        self.lead(heir, &heirs);
+        if !heirs.is_empty() {
+            self.followers.insert(heir, heirs);
+        }
+        Some(heir)
+    }
+
+    /// The attempt of a call that goes is its heir's.
+    pub(crate) fn take_over(&mut self, heir: u32, from: u32, attempt: AttemptId, plan: &mut Plan) {
+        let known = self.attempts.get_mut(&attempt).expect("a running call has an attempt");
+        known.call = Some(heir);
+        let lane = self.lanes[known.lane].id;
+        self.step(heir, Step::TakeOver);
+        self.calls[heir].attempt = attempt;
+        // What a crash makes of an attempt is for the kind to say that made it (B2).
+        let kind = |call: u32| self.jobs[self.calls[call].job].kind;
+        if kind(heir) == kind(from) {
+            plan.writes.push(Write::HandOver(lane, attempt, self.call_id(heir)));
+        }
+    }
+
+    /// A call follows no longer.
+    pub(crate) fn unfollow(&mut self, call: u32) {
+        let leader = self.calls[call].leader;
+        let Some(others) = self.followers.get_mut(&leader) else { return };
+        others.retain(|&other| other != call);
+        if others.is_empty() {
+            self.followers.remove(&leader);
+        }
+        let (own, least) = (self.own_least(call), self.held_least(leader));
+        let held = |own: Span, least: Span| own != ANY_WAIT && own == least;
+        if held(own.any, least.any) || held(own.named, least.named) {
+            self.share_budgets(leader, least);
+        }
+    }
+
+    /// Calls whose time is over leave the requests that they share: those that leave in the same turn
+    /// at the cost of one look at all that share, where each by itself would cost as much.
+    pub(crate) fn leave_together(&mut self, now: Now) {
+        let due = self.moments.range(..=(now.time, Moment::LAST)).map(|(_, moment)| *moment);
+        let mut gone = BTreeSet::new();
+        for moment in due {
+            let calls = match moment {
+                Moment::Deadline(job) if self.jobs[job].callers.last() <= now.time => {
+                    &*self.jobs[job].calls
+                }
+                Moment::StartWithin(ref call) if !self.runs(*call) => std::slice::from_ref(call),
+                _ => &[],
+            };
+            // One that was sent in its time is not late, whatever else is over.
+            let leaves = |&&call: &&u32| {
+                let Call { state, job, .. } = self.calls[call];
+                let late = matches!(moment, Moment::StartWithin(_));
+                let may_be_late = self.jobs[job].start_within() != ANY_WAIT;
+                let goes = if late { self.calls[call].requests() == 0 } else { !may_be_late };
+                state == State::Joined && goes
+            };
+            gone.extend(calls.iter().filter(leaves));
+        }
+        if gone.len() < 2 {
+            return;
+        }
+        let leaders: BTreeSet<u32> = gone.iter().map(|&call| self.calls[call].leader).collect();
+        for &call in &gone {
+            self.count_on_the_wire(call, self.on_the_wire(call), now);
+        }
+        for leader in leaders {
+            self.unfollow_all(leader, |_, call| gone.contains(&call));
+        }
+    }
+
+    /// Of those that follow a call, these do no longer: at the cost of one look at all of them.
+    pub(crate) fn unfollow_all(&mut self, leader: u32, gone: impl Fn(&Core, u32) -> bool) {
+        let Some(followers) = self.followers.remove(&leader) else { return };
+        let before = self.held_least(leader);
+        let (gone, stay): (Vec<u32>, Vec<u32>) =
+            followers.into_iter().partition(|&follower| gone(self, follower));
+        for follower in gone {
+            self.calls[follower].leader = NO_CALL;
+        }
+        if !stay.is_empty() {
+            self.followers.insert(leader, stay);
+        }
+        self.share_budgets(leader, before);
+    }
+
+    /// Whether a call is the one that it was and not settled: settling one job may finish another.
+    pub(crate) fn is_open(&self, call: u32, job: JobId) -> bool {
+        self.calls.get(call).is_some_and(|it| !it.is_settled()) && self.call_id(call).job == job
+    }
+
+    /// The budget of the call itself.
+    pub(crate) fn own_least(&self, call: u32) -> Least {
+        let call = &self.calls[call];
+        let named = self.jobs[call.job].max_wait.unwrap_or(ANY_WAIT);
+        Least { any: call.max_wait, named }
+    }
+
+    /// The smallest budget among a call and those that follow it; none is below `floor`.
+    pub(crate) fn shared_least(&self, call: u32, floor: Least) -> Least {
+        let mut least = self.own_least(call);
+        for &follower in self.followers.get(&call).into_iter().flatten() {
+            if least == floor {
+                break;
+            }
+            least = least.of(self.own_least(follower));
+        }
+        least
+    }
+
+    /// The smallest budget among a queued call and those that follow it, and the smallest that a
+    /// caller named: where its lane's indexes have it.
+    pub(crate) fn held_least(&self, call: u32) -> Least {
+        // Nearly always of none.
+        let shared =
+            if self.shared_budgets.is_empty() { None } else { self.shared_budgets.get(&call) };
+        shared.copied().unwrap_or_else(|| self.own_least(call))
+    }
+
+    /// The budgets of a call or of those that follow it have grown, or some follow no longer; `before`
+    /// was held of them. What its lane holds must be the smallest that one of them really has, or a
+    /// search for those that give up never ends.
+    pub(crate) fn share_budgets(&mut self, leader: u32, before: Least) {
+        let least = self.shared_least(leader, before);
+        self.set_least(leader, before, least);
+    }
+
+    /// Puts what is held of a queued call's budgets at its new place. Of others nothing is held.
+    fn set_least(&mut self, call: u32, before: Least, least: Least) {
+        if self.calls[call].state != State::Queued {
+            return;
+        }
+        self.remember_least(call, least);
+        if before != least {
+            self.hold_budget(call, before, least);
+            self.touch_lane(self.calls[call].lane);
+        }
+    }
+
+    pub(crate) fn remember_least(&mut self, call: u32, least: Least) {
+        if least == self.own_least(call) {
+            self.shared_budgets.remove(&call);
+        } else {
+            self.shared_budgets.insert(call, least);
+        }
+    }
+
+    pub(crate) fn hold_budget(&mut self, call: u32, before: Least, after: Least) {
+        let (lane, job) = (self.calls[call].lane, &self.jobs[self.calls[call].job]);
+        let (priority, cost) = (job.priority, job.cost.get());
+        let lane = &mut self.lanes[lane];
+        lane.budgets.remove(priority, cost, before, call);
+        lane.budgets.insert(priority, cost, after, call);
+        if let Some(group) = lane.group.map(|group| &mut self.groups[group]) {
+            if before.any != ANY_WAIT {
+                group.waits.remove(cost, before.any, call);
+            }
+            if after.any != ANY_WAIT {
+                group.waits.insert(cost, after.any, call);
+            }
+        }
+    }
+
+    /// The gap of their lane may be longer than when these calls came: no default undercuts it (W1).
+    pub(crate) fn stretch(&mut self, calls: &[u32]) {
+        for &call in calls {
+            let budget = self.max_wait(call);
+            let max_wait = &mut self.calls[call].max_wait;
+            *max_wait = budget.max(*max_wait);
+        }
+    }
+}

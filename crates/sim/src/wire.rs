@@ -172,10 +172,10 @@ impl World {
     /// How long a request is on its way: at most what its lane allows for that. In a story it is
     /// that long for every other request, and for those between not at all.
     fn travel_time(&mut self, attempt: AttemptId) -> Span {
-        match self.book.slack_of(attempt) {
+        match self.book.longest_way(attempt) {
             Span::ZERO => Span::ZERO,
-            slack if self.manners.steady => slack.times(attempt.0 % 2),
-            slack => Span(self.rng.range(0, slack.0)),
+            longest if self.manners.steady => longest.times(attempt.0 % 2),
+            longest => Span(self.rng.range(0, longest.0)),
         }
     }
 

@@ -42,11 +42,15 @@ impl Book {
         }
     }
 
-    /// How long an attempt may be on its way.
-    pub(crate) fn slack_of(&self, attempt: AttemptId) -> Span {
+    /// How long an attempt may be on its way: what its lane allows for that, but no way is so long
+    /// that nothing would ever be in time.
+    pub(crate) fn longest_way(&self, attempt: AttemptId) -> Span {
         let lane = self.tries.get(&attempt).and_then(|name| self.lanes.get(name));
         let known = lane.and_then(|lane| lane.find(attempt));
-        known.map_or(Span::ZERO, |known| known.slack)
+        known.map_or(Span::ZERO, |known| {
+            let timeout = known.rules.limits.timeout.map(|timeout| Span(timeout.0 / 5));
+            timeout.map_or(known.slack, |most| most.min(known.slack))
+        })
     }
 
     /// A request is gone from the wire.

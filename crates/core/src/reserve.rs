@@ -419,7 +419,23 @@ mod tests {
             core.lanes[lane].late
         };
         assert_eq!(late_after(Span::millis(40)), 0);
-        assert_eq!(late_after(Span::millis(60)), 1);
+        assert_eq!(late_after(Span::millis(50)), 1);
+    }
+
+    #[test]
+    fn l5_attempts_that_are_over_make_room_for_others_to_be_answered() {
+        let kinds = vec![KindTerms::new("k", OnCrash::Repeat)];
+        let lanes = vec![("a".into(), Limits::default())];
+        let settings = crate::settings::Settings { max_answered: 1, ..Default::default() };
+        let mut core = Core::new(Setup { settings, lanes, kinds, ..Setup::default() });
+        for n in 0..3 {
+            let now = Time(1_000_000_000 + n);
+            let attempt = promise(&mut core, 1, now)[0];
+            core.started(attempt, now);
+            core.answered(attempt, at(now));
+            assert_eq!(core.lane_statuses(at(now))[0].in_flight, 0, "call {n} holds its slot");
+            end(&mut core, attempt, now);
+        }
     }
 
     #[test]

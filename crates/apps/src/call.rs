@@ -15,7 +15,6 @@ pub use places::{Place, Places};
 pub use worker::HttpWorker;
 
 pub(crate) use places::Whom;
-pub(crate) use worker::{AGENT, target};
 
 /// The kind of these jobs.
 pub const HTTP_KIND: &str = "http";

@@ -1,5 +1,6 @@
 //! The one HTTP client: it never sends a request that nobody asked for.
 
+mod attempt;
 mod body;
 mod client;
 mod connect;
@@ -7,7 +8,9 @@ mod connection;
 mod error;
 mod origin;
 mod reach;
+mod redirect;
 mod refusal;
+mod request;
 
 pub mod announced;
 pub mod cookies;
@@ -19,13 +22,16 @@ pub mod robots;
 use data_encoding::BASE64;
 use hyper::header::HeaderValue;
 
+pub use attempt::{Attempt, NotSent};
 pub use body::Upload;
 pub use client::{Client, Patience};
 pub use connection::{Connection, Exchange};
 pub use error::HttpError;
 pub use origin::{Origin, Scheme};
 pub use reach::{Reach, is_public};
-pub use refusal::{Refusal, is_transient, refusal};
+pub use redirect::{RedirectError, is_redirect, led_to};
+pub use refusal::{Refusal, announcing, is_transient, refusal};
+pub use request::AGENT;
 
 /// A login as HTTP sends it (RFC 7617), marked as sensitive.
 pub(crate) fn basic(name: &[u8], password: &[u8]) -> HeaderValue {

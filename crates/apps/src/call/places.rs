@@ -6,11 +6,12 @@ use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use hyper::header::{HeaderName, HeaderValue};
+use hyper::header::{HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use hyper::{Method, Request};
 use url::Url;
 
 use super::ask::{Ask, AskError, Target};
-use crate::http::{Origin, Reach};
+use crate::http::{AGENT, Client, Origin, Reach, Upload};
 
 /// Where a lane's service is.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -48,6 +49,26 @@ pub(crate) struct Whom {
     pub(crate) reach: Reach,
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
     pub(crate) timeout: Option<Duration>,
+}
+
+impl Whom {
+    /// A request to this address; `None` if HTTP cannot express it.
+    ///
+    /// What the lane says comes last: no caller overrides a configured secret.
+    pub(crate) fn request(
+        &self,
+        client: &Client,
+        method: Method,
+        mut headers: HeaderMap,
+        body: impl Into<Upload>,
+    ) -> Option<Request<Upload>> {
+        headers.entry(USER_AGENT).or_insert(HeaderValue::from_static(AGENT));
+        let mut request = client.request(&self.url, method, headers, body)?;
+        for (name, value) in &self.headers {
+            request.headers_mut().insert(name.clone(), value.clone());
+        }
+        Some(request)
+    }
 }
 
 impl Places {

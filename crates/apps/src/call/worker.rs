@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::header::{HOST, HeaderMap, HeaderValue, LOCATION, USER_AGENT};
-use hyper::{Method, Request, StatusCode, Uri};
+use hyper::header::HeaderMap;
+use hyper::{Method, Request, StatusCode};
 use paceline::{Call, Failed, Failure, Outcome, Work, Worker};
 use serde_json::value::{RawValue, to_raw_value};
 use url::Url;
@@ -15,14 +15,15 @@ use super::places::{Places, Whom};
 use super::value::{Body, value};
 use crate::http::announced::{announced, retry_after};
 use crate::http::proxy::Proxies;
-use crate::http::{Client, Exchange, HttpError, Origin, Patience, Reach, Refusal, Upload, refusal};
+use crate::http::{
+    Client, Exchange, HttpError, Origin, Patience, Reach, RedirectError, Refusal, Upload,
+    announcing, is_redirect, led_to, refusal,
+};
 
 /// Redirects that are followed one after another.
 const MOST_HOPS: u8 = 10;
 /// Headers of a caller that a redirect takes along to another server.
 const FOR_ANYBODY: [&str; 4] = ["accept", "accept-language", "content-type", "user-agent"];
-/// Who asks, unless the caller says otherwise.
-pub(crate) const AGENT: &str = concat!("paceline/", env!("CARGO_PKG_VERSION"));
 
 /// Makes requests that payloads describe. Clones share their connections.
 #[derive(Clone)]
@@ -99,38 +100,13 @@ fn wrong(error: AskError) -> Failed {
 pub(crate) type Carry<'a> = &'a (dyn Fn(&Ask) -> serde_json::Result<Box<RawValue>> + Sync);
 
 /// What came back.
-struct Answer {
+struct Response {
     status: StatusCode,
     headers: HeaderMap,
     body: Body,
 }
 
-/// One request on the wire; an `Err` outside says that nothing was sent.
-async fn exchange(
-    client: &Client,
-    call: &Call,
-    url: &Url,
-    request: Request<Upload>,
-) -> Result<Result<Answer, HttpError>, Failed> {
-    let connection = match client.connection(url).await {
-        Ok(connection) => connection,
-        Err(error) => {
-            // Nobody to ask: that is an attempt like any other, if its time has not passed.
-            call.sending()?;
-            return Ok(Err(error));
-        }
-    };
-    if let Err(late) = call.sending() {
-        client.keep(url, connection);
-        return Err(late.into());
-    }
-    Ok(match client.send(url, connection, request).await {
-        Ok(exchange) => read(client, url, exchange).await,
-        Err(error) => Err(error),
-    })
-}
-
-async fn read(client: &Client, url: &Url, mut exchange: Exchange) -> Result<Answer, HttpError> {
+async fn read(client: &Client, url: &Url, mut exchange: Exchange) -> Result<Response, HttpError> {
     let (status, headers) = (exchange.status, std::mem::take(&mut exchange.headers));
     let mut body = Body::default();
     loop {
@@ -141,40 +117,12 @@ async fn read(client: &Client, url: &Url, mut exchange: Exchange) -> Result<Answ
             Some(_) => {}
         }
     }
-    Ok(Answer { status, headers, body })
+    Ok(Response { status, headers, body })
 }
 
 fn request(client: &Client, ask: &Ask, whom: &Whom) -> Result<Request<Upload>, AskError> {
-    let origin = Origin::of(&whom.url).ok_or(AskError::Url)?;
-    let mut request = Request::new(Upload::from(ask.body()?));
-    *request.method_mut() = ask.method()?;
-    *request.uri_mut() = target(&whom.url, client).ok_or(AskError::Url)?;
-    *request.headers_mut() = ask.headers()?;
-    let headers = request.headers_mut();
-    let host = HeaderValue::from_str(&origin.authority()).map_err(|_| AskError::Url)?;
-    headers.insert(HOST, host);
-    if !headers.contains_key(USER_AGENT) {
-        headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
-    }
-    if let Some(login) = client.proxy_authorization(&whom.url) {
-        headers.insert(hyper::header::PROXY_AUTHORIZATION, login);
-    }
-    // What the lane says comes last: no payload overrides a configured secret.
-    for (name, value) in &whom.headers {
-        headers.insert(name.clone(), value.clone());
-    }
-    Ok(request)
-}
-
-/// The address as this request names it: whole for a proxy that reads along, else only its path.
-pub(crate) fn target(url: &Url, client: &Client) -> Option<Uri> {
-    if client.reads_along(url) {
-        let mut whole = url.clone();
-        whole.set_fragment(None);
-        return whole.as_str().parse().ok();
-    }
-    let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
-    format!("{}{query}", url.path()).parse().ok()
+    let request = whom.request(client, ask.method()?, ask.headers()?, ask.body()?);
+    request.ok_or(AskError::Url)
 }
 
 impl HttpWorker {
@@ -183,8 +131,13 @@ impl HttpWorker {
         let whom = self.places.whom(call.lane(), ask).map_err(wrong)?;
         let client = self.client(whom.reach);
         let request = request(client, ask, &whom).map_err(wrong)?;
-        match exchange(client, call, &whom.url, request).await? {
-            Ok(answer) => self.judge(call, (ask, carry), &whom, answer),
+        let exchange = client.begin(call, &whom.url).await?.send(request).await;
+        let response = match exchange {
+            Ok(exchange) => read(client, &whom.url, exchange).await,
+            Err(error) => Err(error),
+        };
+        match response {
+            Ok(response) => self.judge(call, (ask, carry), &whom, response),
             Err(error) => Outcome::failed(error.failure()),
         }
     }
@@ -195,16 +148,20 @@ impl HttpWorker {
         call: &Call,
         (ask, carry): (&Ask, Carry<'_>),
         whom: &Whom,
-        answer: Answer,
+        response: Response,
     ) -> Work {
-        let Answer { status, headers, body } = answer;
+        let Response { status, headers, body } = response;
         let (now, said) = (call.wall(), announced(&headers, call.wall()));
         let refused = refusal(status, retry_after(&headers, now));
         let follows = ask.redirects.unwrap_or_default() == Redirects::Follow;
-        let work = if let Refusal::Throttled(wait) = refused {
-            Outcome::throttled(wait)
-        } else if let Some(url) = led_to(whom, status, &headers).filter(|_| follows) {
-            match self.next(call, ask, whom, status, &url) {
+        let redirected = redirected(whom, status, &headers).filter(|_| follows);
+        let work = if let Refusal::Throttled(_) = refused {
+            refused.into_work()
+        } else if let Some(to) = redirected {
+            match to
+                .map_err(|error| not_followed(&error.to_string()))
+                .and_then(|url| self.next(call, ask, whom, status, &url))
+            {
                 Ok((lane, next)) => Outcome::moved(&lane, Some(&*carry(&next)?)),
                 Err(failure) => Outcome::failed(failure),
             }
@@ -218,11 +175,7 @@ impl HttpWorker {
                 Meaning::Failed => failed(status, refused),
             }
         };
-        match (work, said) {
-            (Ok(outcome), Some(said)) => Ok(outcome.announcing(said)),
-            (Err(failed), Some(said)) => Err(failed.announcing(said)),
-            (work, None) => work,
-        }
+        announcing(work, said)
     }
 
     /// The same question where the server sends it, on the lane of that server (J7).
@@ -234,10 +187,8 @@ impl HttpWorker {
         status: StatusCode,
         url: &Url,
     ) -> Result<(String, Ask), Failure> {
-        let fail = |message: String| Err(Failure::permanent("redirect").because(&message));
-        let Some(origin) = Origin::of(url) else {
-            return fail("it leads to an address that is not of HTTP".to_string());
-        };
+        let fail = |message: String| Err(not_followed(&message));
+        let origin = Origin::of(url).expect("a redirect is followed to http and https only");
         if ask.hops >= MOST_HOPS {
             return fail(format!("more than {MOST_HOPS} redirects"));
         }
@@ -268,23 +219,25 @@ impl HttpWorker {
     }
 }
 
-/// Where a redirect leads.
-fn led_to(whom: &Whom, status: StatusCode, headers: &HeaderMap) -> Option<Url> {
-    if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
-        return None;
-    }
-    whom.url.join(headers.get(LOCATION)?.to_str().ok()?).ok()
+fn not_followed(why: &str) -> Failure {
+    Failure::permanent("redirect").because(why)
 }
 
-/// A failure by its status, or by what the caller made of a good one.
+/// The address that a response leads to, if it is a redirect with one.
+fn redirected(
+    whom: &Whom,
+    status: StatusCode,
+    headers: &HeaderMap,
+) -> Option<Result<Url, RedirectError>> {
+    let to = is_redirect(status).then(|| led_to(&whom.url, headers))?;
+    (to != Err(RedirectError::Nowhere)).then_some(to)
+}
+
+/// A failure by its status, or by what the caller expects of a good one.
 fn failed(status: StatusCode, refused: Refusal) -> Work {
-    match refused {
-        Refusal::Failed(_, _) if status.is_success() || status.is_redirection() => {
-            let message = format!("{} was not expected", status.as_u16());
-            Outcome::failed(Failure::transient("unexpected").because(&message))
-        }
-        Refusal::Failed(failure, Some(wait)) => Err(Failed::of(failure).retry_after(wait)),
-        Refusal::Failed(failure, None) => Outcome::failed(failure),
-        Refusal::Throttled(wait) => Outcome::throttled(wait),
+    if status.is_success() || status.is_redirection() {
+        let message = format!("{} was not expected", status.as_u16());
+        return Outcome::failed(Failure::transient("unexpected").because(&message));
     }
+    refused.into_work()
 }

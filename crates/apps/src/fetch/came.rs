@@ -2,14 +2,14 @@
 
 use std::io;
 
-use paceline::{Announced, Failed, Failure, Late, Outcome, Work};
+use paceline::{Failed, Failure, Late, Outcome, Work};
 use rustix::io::Errno;
 use url::Url;
 
 use super::save::SaveError;
 use super::segments;
 use super::task::{Saved, Task};
-use crate::http::{HttpError, Origin, Refusal};
+use crate::http::{HttpError, NotSent, Origin, Refusal};
 
 /// What one attempt came to.
 pub(super) enum Came {
@@ -26,6 +26,15 @@ pub(super) enum Came {
 impl From<HttpError> for Came {
     fn from(error: HttpError) -> Came {
         Came::Failed(error.failure())
+    }
+}
+
+impl From<NotSent> for Came {
+    fn from(not_sent: NotSent) -> Came {
+        match not_sent {
+            NotSent::Late(_) => Came::Late,
+            NotSent::Failed(error) => error.into(),
+        }
     }
 }
 
@@ -59,15 +68,6 @@ pub(super) fn transient(class: &str, message: &str) -> Came {
     Came::Failed(Failure::transient(class).because(message))
 }
 
-/// The same, with what the server said about its limits.
-pub(super) fn announcing(work: Work, announced: Option<Announced>) -> Work {
-    let Some(announced) = announced else { return work };
-    match work {
-        Ok(outcome) => Ok(outcome.announcing(announced)),
-        Err(failed) => Err(failed.announcing(announced)),
-    }
-}
-
 impl Came {
     pub(super) fn into_work(self) -> Work {
         match self {
@@ -80,14 +80,7 @@ impl Came {
                 let payload = serde_json::value::to_raw_value(&task)?;
                 Outcome::moved(segments::LANE, Some(&payload))
             }
-            Came::Refused(Refusal::Throttled(span)) => Outcome::throttled(span),
-            Came::Refused(Refusal::Failed(failure, span)) => {
-                let failed = Failed::of(failure);
-                Err(match span {
-                    Some(span) => failed.retry_after(span),
-                    None => failed,
-                })
-            }
+            Came::Refused(refusal) => refusal.into_work(),
             Came::Failed(failure) => Err(Failed::of(failure)),
             Came::Late => Err(Late.into()),
         }

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use hyper::header::LOCATION;
 use hyper::{Request, StatusCode};
 use paceline::{Announced, Call, Failed, Failure, JobId, Paceline, Work, Worker};
 use tokio::sync::Notify;
@@ -14,7 +13,7 @@ use url::Url;
 
 use super::answer::is_empty;
 use super::body::{Receiving, Whole};
-use super::came::{Came, announcing, permanent, transient};
+use super::came::{Came, permanent, transient};
 use super::checksum::Checksum;
 use super::directory::{Directory, split};
 use super::part::Part;
@@ -25,9 +24,9 @@ use super::request::{Coding, Manners, Span, head};
 use super::rules::Rules;
 use super::save::Saver;
 use super::segments::{self, Splitting};
-use super::task::{How, Named, Saved, Task, Version, is_redirect, shown};
+use super::task::{How, Named, Saved, Task, Version, shown};
 use crate::http::announced::{announced, retry_after};
-use crate::http::{Client, Exchange, Refusal, Upload, refusal};
+use crate::http::{Client, Exchange, Refusal, Upload, announcing, is_redirect, led_to, refusal};
 
 /// What all attempts share.
 pub(super) struct Get {
@@ -260,7 +259,7 @@ impl<'a> Attempt<'a> {
         Err(permanent("left", "an earlier run has left it"))
     }
 
-    /// Sends one request: the only place that does.
+    /// Sends one request.
     pub(super) async fn send(
         &self,
         url: &Url,
@@ -268,20 +267,16 @@ impl<'a> Attempt<'a> {
     ) -> Result<Exchange, Came> {
         let request =
             request.ok_or_else(|| permanent("address", "HTTP has no way to say this address"))?;
-        let connection = self.get.client.connection(url).await?;
-        if self.call.sending().is_err() {
-            self.get.client.keep(url, connection);
-            return Err(Came::Late);
-        }
+        let attempt = self.get.client.begin(self.call, url).await?;
         self.get.progress.sent();
-        Ok(self.get.client.send(url, connection, request).await?)
+        Ok(attempt.send(request).await?)
     }
 
     /// An answer without a file: a redirect, an unchanged file, or a refusal.
     async fn without_file(&self, exchange: Exchange, half: Option<Part>) -> Came {
         let (status, url) = (exchange.status, self.url);
         let wait = retry_after(&exchange.headers, self.call.wall());
-        let location = exchange.headers.get(LOCATION).map(|value| value.as_bytes().to_vec());
+        let led_to = led_to(url, &exchange.headers);
         if self.get.archive.is_some() {
             if let Err(came) = self.archive(exchange).await {
                 return came;
@@ -295,7 +290,7 @@ impl<'a> Attempt<'a> {
                 half.into_iter().for_each(Part::discard);
                 transient("changed", "the file on the server is another one now: starting over")
             }
-            _ if is_redirect(status) => match self.task.redirected(url, location.as_deref()) {
+            _ if is_redirect(status) => match self.task.redirected(url, led_to) {
                 Ok((task, to)) => Came::Moved(Box::new(task), to),
                 Err(error) => permanent(error.class(), &format!("{status}: {error}")),
             },

@@ -1,17 +1,16 @@
 //! An attempt looks at the server's rules, if they are asked.
 
 use hyper::StatusCode;
-use hyper::header::LOCATION;
 use paceline::Announced;
 use url::Url;
 
 use super::came::{Came, permanent, transient};
 use super::get::Attempt;
 use super::rules::{LONGEST_WAIT, Look, Rules};
-use super::task::{Detour, Task, is_redirect, led_to};
+use super::task::{Detour, Task};
 use crate::http::announced::retry_after;
-use crate::http::refusal;
 use crate::http::robots::{LARGEST_FILE, Robots};
+use crate::http::{is_redirect, led_to, refusal};
 
 /// The name by which robots.txt calls this program.
 const PRODUCT: &str = "paceline";
@@ -141,9 +140,9 @@ impl Attempt<'_> {
                 }
             }
         }
-        let location = exchange.headers.get(LOCATION).map(|value| value.as_bytes().to_vec());
+        let led_to = led_to(address, &exchange.headers);
         client.discard(address, exchange).await;
-        match led_to(address, location.as_deref()) {
+        match led_to {
             Ok(to) if is_redirect(status) => Ok(Answer::Elsewhere(to)),
             _ => Ok(Answer::Rules(Robots::parse(&text, PRODUCT))),
         }

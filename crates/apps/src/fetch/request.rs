@@ -3,11 +3,10 @@
 use std::time::SystemTime;
 
 use hyper::header::{
-    ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, AUTHORIZATION, COOKIE, HOST, HeaderMap, HeaderName,
-    HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, PROXY_AUTHORIZATION, RANGE, REFERER,
-    USER_AGENT,
+    ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, AUTHORIZATION, COOKIE, HeaderMap, HeaderName,
+    HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, RANGE, REFERER, USER_AGENT,
 };
-use hyper::{Method, Request, Uri};
+use hyper::{Method, Request};
 use url::Url;
 
 use super::task::{Task, Version};
@@ -99,13 +98,9 @@ impl Manners {
         now: SystemTime,
     ) -> Option<Request<Upload>> {
         let origin = Origin::of(url).expect("only http and https come here");
-        let mut request = Request::new(Upload::Nothing);
-        *request.method_mut() = Method::GET;
-        *request.uri_mut() = target(url, client)?;
         let meant = task.meant(call);
         let home = meant.as_ref().and_then(Origin::of).as_ref() == Some(&origin);
-        let headers = request.headers_mut();
-        insert(headers, HOST, &origin.authority());
+        let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
         headers.insert(USER_AGENT, self.user_agent.clone());
         let clear = meant.is_some_and(|meant| meant.scheme() == "https") && url.scheme() == "http";
@@ -120,10 +115,7 @@ impl Manners {
                 headers.insert(name.clone(), value.clone());
             }
         }
-        if let Some(value) = client.proxy_authorization(url) {
-            headers.insert(PROXY_AUTHORIZATION, value);
-        }
-        Some(request)
+        client.request(url, Method::GET, headers, Upload::Nothing)
     }
 
     /// The login for an address. What nobody named gets no default one, and what was to be
@@ -154,21 +146,6 @@ impl Coding {
             Coding::Decode => "gzip, br, zstd",
         }
     }
-}
-
-/// The path alone, or for a proxy that reads along, the whole address.
-fn target(url: &Url, client: &Client) -> Option<Uri> {
-    let path = match url.query() {
-        Some(query) => format!("{}?{query}", url.path()),
-        None => url.path().to_string(),
-    };
-    let text = if client.reads_along(url) {
-        let origin = Origin::of(url).expect("only http and https come here");
-        format!("{origin}{path}")
-    } else {
-        path
-    };
-    text.parse().ok()
 }
 
 fn insert(headers: &mut HeaderMap, name: HeaderName, value: &str) {

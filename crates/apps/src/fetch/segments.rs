@@ -18,15 +18,15 @@ use url::Url;
 
 use super::answer::{content_range, version};
 use super::body::{Receiving, Whole};
-use super::came::{Came, announcing, permanent, transient};
+use super::came::{Came, permanent, transient};
 use super::checksum::Checksum;
 use super::directory::{existing, split};
 use super::get::{Attempt, Get};
 use super::part::{Note, Part, Split, boot_id};
 use super::request::Span;
-use super::task::{Saved, Task, Version, is_redirect};
+use super::task::{Saved, Task, Version};
 use crate::http::announced::retry_after;
-use crate::http::{Exchange, HttpError, Origin, refusal};
+use crate::http::{Exchange, HttpError, Origin, announcing, is_redirect, refusal};
 
 /// The kind of jobs that fetch pieces.
 pub(super) const KIND: &str = "segment";

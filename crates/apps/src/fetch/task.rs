@@ -1,17 +1,14 @@
 //! What a job carries: where to ask, and what the file is to be called.
 
-use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
 use super::checksum::Checksum;
+use crate::http;
 
 /// Redirects that are followed for one file.
 pub(super) const MOST_REDIRECTS: usize = 10;
-
-/// The longest address that a redirect may lead to.
-const LONGEST_LOCATION: usize = 8 << 10;
 
 /// The payload of a job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -143,10 +140,8 @@ pub(super) enum RedirectError {
     Loop(String),
     #[error("more than {MOST_REDIRECTS} redirects, the last to `{0}`")]
     Many(String),
-    #[error("it leads nowhere: `location` is missing, too long, or no address")]
-    Nowhere,
-    #[error("it leads to `{0}`, which is neither http nor https")]
-    Scheme(String),
+    #[error(transparent)]
+    Address(#[from] http::RedirectError),
 }
 
 impl RedirectError {
@@ -154,7 +149,7 @@ impl RedirectError {
         match self {
             RedirectError::Loop(_) => "redirect_loop",
             RedirectError::Many(_) => "redirects",
-            RedirectError::Nowhere | RedirectError::Scheme(_) => "redirect",
+            RedirectError::Address(_) => "redirect",
         }
     }
 }
@@ -178,9 +173,9 @@ impl Task {
     pub(super) fn redirected(
         &self,
         from: &Url,
-        location: Option<&[u8]>,
+        led_to: Result<Url, http::RedirectError>,
     ) -> Result<(Task, Url), RedirectError> {
-        let to = led_to(from, location)?;
+        let to = led_to?;
         let mut task = self.clone();
         if task.seen.is_empty() {
             task.seen.push(hash(from));
@@ -227,30 +222,6 @@ impl Task {
     }
 }
 
-/// Whether an answer with this status sends on to another address.
-pub(super) fn is_redirect(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
-}
-
-/// Where a redirect from `from` leads.
-pub(super) fn led_to(from: &Url, location: Option<&[u8]>) -> Result<Url, RedirectError> {
-    let location = location.filter(|bytes| bytes.len() <= LONGEST_LOCATION);
-    let location = location.and_then(|bytes| std::str::from_utf8(bytes).ok());
-    let to = location.and_then(|text| from.join(text).ok());
-    let mut to = to.ok_or(RedirectError::Nowhere)?;
-    if crate::http::Origin::of(&to).is_none() {
-        return Err(RedirectError::Scheme(to.scheme().to_string()));
-    }
-    to.set_fragment(None);
-    // A login that was good for one path of a server is good for another.
-    if to.username().is_empty() && to.password().is_none() && to.origin() == from.origin() {
-        // Only addresses without a host refuse this, and they have no login either.
-        let _ = to.set_username(from.username());
-        let _ = to.set_password(from.password());
-    }
-    Ok(to)
-}
-
 /// A hash that is the same in every run.
 fn hash(url: &Url) -> u64 {
     let digest = Sha256::digest(url.as_str());
@@ -289,41 +260,32 @@ mod tests {
         }
     }
 
+    fn url(text: &str) -> Url {
+        Url::parse(text).expect("an address")
+    }
+
     #[test]
     fn each_stage_asks_its_own_mirror_and_a_redirect_its_own_address() {
         let task = task();
         let from = task.url(1).expect("the second mirror");
         assert_eq!(from.as_str(), "http://b/2");
-        let (moved, to) = task.redirected(&from, Some(b"../c?d#e")).expect("it leads on");
+        let (moved, to) = task.redirected(&from, Ok(url("http://b/c?d"))).expect("it leads on");
         assert_eq!(to.as_str(), "http://b/c?d");
         assert_eq!(moved.url(7), Some(to));
     }
 
     #[test]
     fn a_loop_is_named_and_a_chain_has_an_end() {
-        let (mut task, mut at) = (task(), Url::parse("http://a/1").expect("an address"));
+        let (mut task, mut at) = (task(), url("http://a/1"));
         for n in 2..12 {
-            (task, at) = task.redirected(&at, Some(format!("/{n}").as_bytes())).expect("one more");
+            (task, at) = task.redirected(&at, Ok(url(&format!("http://a/{n}")))).expect("one more");
         }
-        let looped = task.redirected(&at, Some(b"/4")).expect_err("a loop");
+        let looped = task.redirected(&at, Ok(url("http://a/4"))).expect_err("a loop");
         assert_eq!(looped, RedirectError::Loop("http://a/4".to_string()));
-        let many = task.redirected(&at, Some(b"/99")).expect_err("too many");
+        let many = task.redirected(&at, Ok(url("http://a/99"))).expect_err("too many");
         assert_eq!(many, RedirectError::Many("http://a/99".to_string()));
-        let odd = task.redirected(&at, Some(b"file:///etc/passwd")).expect_err("not http");
-        assert_eq!(odd.class(), "redirect");
-        assert_eq!(task.redirected(&at, None).expect_err("no address"), RedirectError::Nowhere);
-    }
-
-    #[test]
-    fn a_login_stays_with_its_server() {
-        let from = Url::parse("http://u:p@a/1").expect("an address");
-        let to = |location: &[u8]| led_to(&from, Some(location)).expect("it leads on").to_string();
-        assert_eq!(to(b"/2"), "http://u:p@a/2");
-        assert_eq!(to(b"http://a/2"), "http://u:p@a/2");
-        assert_eq!(to(b"http://other@a/2"), "http://other@a/2");
-        assert_eq!(to(b"http://a:81/2"), "http://a:81/2");
-        assert_eq!(to(b"https://a/2"), "https://a/2");
-        assert_eq!(to(b"http://b/2"), "http://b/2");
+        let nowhere = task.redirected(&at, Err(http::RedirectError::Nowhere));
+        assert_eq!(nowhere.expect_err("no address").class(), "redirect");
     }
 
     #[test]

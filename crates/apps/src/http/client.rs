@@ -1,12 +1,13 @@
 //! The client: connections kept and made, requests within their time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use hyper::Request;
 use hyper::header::HeaderValue;
+use tokio::time::Instant;
 use url::Url;
 
 use super::body::Upload;
@@ -24,6 +25,9 @@ const MOST_IDLE: usize = 256;
 const MOST_DRAINED: u64 = 64 << 10;
 /// And for so long.
 const DRAIN_WITHIN: Duration = Duration::from_secs(1);
+
+/// How long the error of a connect stands for the state of its server.
+const ERRORS_LAST: Duration = Duration::from_secs(2);
 
 /// How long things may take.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +66,8 @@ struct Idle {
     count: usize,
     /// Grows with each connection that is put aside: the smallest idles longest.
     clock: u64,
+    /// Errors of connects that ended too late for their attempts, for those that come next.
+    errors: VecDeque<(Origin, Instant, HttpError)>,
 }
 
 impl Client {
@@ -82,7 +88,7 @@ impl Client {
     ///
     /// An attempt whose connection came too late leaves it for the next one. If it is closed by
     /// then, connecting has failed: without that word it would be tried for ever.
-    pub async fn connection(&self, url: &Url) -> Result<Connection, HttpError> {
+    pub(super) async fn connection(&self, url: &Url) -> Result<Connection, HttpError> {
         let origin = Origin::of(url).expect("only http and https come here");
         while let Some(mut connection) = self.take(&origin) {
             if connection.is_open().await {
@@ -91,6 +97,9 @@ impl Client {
             if connection.is_new() {
                 return Err(HttpError::Connect(io::ErrorKind::ConnectionAborted.into()));
             }
+        }
+        if let Some(error) = self.take_error(&origin) {
+            return Err(error);
         }
         let proxy = self.proxies.of(url)?;
         let open = async {
@@ -115,8 +124,14 @@ impl Client {
         proxy.authorization().cloned()
     }
 
+    /// Sends a request that is no attempt of a call, such as one to the daemon itself.
+    pub async fn ask(&self, url: &Url, request: Request<Upload>) -> Result<Exchange, HttpError> {
+        let connection = self.connection(url).await?;
+        self.send(url, connection, request).await
+    }
+
     /// Sends a request over a connection to its server.
-    pub async fn send(
+    pub(super) async fn send(
         &self,
         url: &Url,
         connection: Connection,
@@ -138,6 +153,24 @@ impl Client {
         self.judged(url, piece)
     }
 
+    /// Reads a body to its end; one of more than `most` bytes is an error.
+    pub async fn whole(
+        &self,
+        url: &Url,
+        mut exchange: Exchange,
+        most: usize,
+    ) -> Result<Vec<u8>, HttpError> {
+        let mut body = Vec::new();
+        while let Some(piece) = self.piece(url, &mut exchange).await? {
+            if body.len() + piece.len() > most {
+                return Err(HttpError::Large(most));
+            }
+            body.extend_from_slice(&piece);
+        }
+        self.finish(url, exchange).await;
+        Ok(body)
+    }
+
     /// A shared connection over which something failed is not handed out again.
     fn judged<T>(&self, url: &Url, result: Result<T, HttpError>) -> Result<T, HttpError> {
         if result.is_err()
@@ -150,11 +183,31 @@ impl Client {
     }
 
     /// Takes back a connection over which nothing was sent, or nothing more is to come.
-    pub fn keep(&self, url: &Url, connection: Connection) {
+    pub(super) fn keep(&self, url: &Url, connection: Connection) {
         // One of HTTP/2 stands among the idle ones already.
         if connection.share().is_none() {
             self.put(Origin::of(url).expect("it led here"), connection);
         }
+    }
+
+    /// Keeps the error of a connect that ended too late for its attempt.
+    pub(super) fn keep_error(&self, url: &Url, error: HttpError) {
+        let origin = Origin::of(url).expect("only http and https come here");
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.errors.len() >= MOST_IDLE {
+            idle.errors.pop_front();
+        }
+        idle.errors.push_back((origin, Instant::now(), error));
+    }
+
+    fn take_error(&self, origin: &Origin) -> Option<HttpError> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        // They stand in the order of time: those in front are the first to say nothing any more.
+        while idle.errors.front().is_some_and(|(_, since, _)| since.elapsed() > ERRORS_LAST) {
+            idle.errors.pop_front();
+        }
+        let place = idle.errors.iter().position(|(of, ..)| of == origin)?;
+        idle.errors.remove(place).map(|(_, _, error)| error)
     }
 
     /// Ends an exchange whose body was read to its end.

@@ -39,6 +39,9 @@ pub enum HttpError {
     /// The body ended before its announced length.
     #[error("the body ended early, after {0} bytes")]
     Short(u64),
+    /// The body is larger than its reader has room for.
+    #[error("the body is larger than {0} bytes")]
+    Large(usize),
     /// The head of the answer is larger than anybody needs.
     #[error("the answer's headers are too large")]
     Headers,
@@ -59,6 +62,7 @@ impl HttpError {
             HttpError::Timeout(..) => "timeout",
             HttpError::Broken(_) => "reset",
             HttpError::Short(_) => "short_body",
+            HttpError::Large(_) => "too_large",
             HttpError::Headers => "headers",
             HttpError::NotHttp(_) => "not_http",
         }
@@ -77,6 +81,7 @@ impl HttpError {
             | HttpError::Tls(_)
             | HttpError::ProxyLogin
             | HttpError::NoProxy(_)
+            | HttpError::Large(_)
             | HttpError::Headers
             | HttpError::NotHttp(_) => false,
         }

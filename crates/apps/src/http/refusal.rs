@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hyper::StatusCode;
-use paceline::Failure;
+use paceline::{Announced, Failed, Failure, Outcome, Work};
 
 /// What an answer that brings nothing comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +12,26 @@ pub enum Refusal {
     Throttled(Option<Duration>),
     /// In vain; with the time it wants to be left alone, if it said so.
     Failed(Failure, Option<Duration>),
+}
+
+impl Refusal {
+    /// The same for the engine: a throttled call keeps its place and costs none of its attempts.
+    pub fn into_work(self) -> Work {
+        match self {
+            Refusal::Throttled(wait) => Outcome::throttled(wait),
+            Refusal::Failed(failure, Some(wait)) => Err(Failed::of(failure).retry_after(wait)),
+            Refusal::Failed(failure, None) => Outcome::failed(failure),
+        }
+    }
+}
+
+/// The same work, with the limits that its upstream announced.
+pub fn announcing(work: Work, announced: Option<Announced>) -> Work {
+    let Some(announced) = announced else { return work };
+    match work {
+        Ok(outcome) => Ok(outcome.announcing(announced)),
+        Err(failed) => Err(failed.announcing(announced)),
+    }
 }
 
 /// What a status that brings nothing comes to.

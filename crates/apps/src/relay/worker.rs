@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use hyper::header::{
-    CONTENT_LOCATION, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION, USER_AGENT,
-};
+use hyper::header::{CONTENT_LOCATION, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use hyper::{Request, StatusCode};
 use paceline::{Call, Failed, Failure, OnCrash, Outcome, Work, Worker};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -13,9 +11,9 @@ use tokio::time::Instant;
 use url::Url;
 
 use super::visit::{Answer, Broken, Payload, Relay, Reply, Visit};
-use crate::call::{AGENT, Ask, Whom, target};
+use crate::call::{Ask, Whom};
 use crate::http::announced::{announced, retry_after};
-use crate::http::{Client, Exchange, HttpError, Origin, Refusal, Upload, refusal};
+use crate::http::{Client, Exchange, HttpError, NotSent, Refusal, Upload, announcing, refusal};
 
 /// Pieces of an answer on their way to a caller who reads slowly.
 const MOST_AHEAD: usize = 4;
@@ -88,25 +86,25 @@ impl RelayWorker {
             Err(error) => return Err(Failed::of(error.into())),
         };
         let client = self.0.http.client(whom.reach);
-        let connection = tokio::select! {
-            connection = client.connection(&whom.url) => connection,
+        let begun = tokio::select! {
+            begun = client.begin(call, &whom.url) => begun,
             () = reply.closed() => return Err(gone("its caller has left")),
         };
-        if let Err(late) = call.sending() {
-            // Nothing was sent: it waits for its next turn.
-            self.0.put_back(number, visit, reply);
-            if let Ok(connection) = connection {
-                client.keep(&whom.url, connection);
+        let attempt = match begun {
+            Ok(attempt) => attempt,
+            Err(NotSent::Late(late)) => {
+                // Nothing was sent: it waits for its next turn.
+                self.0.put_back(number, visit, reply);
+                return Err(late.into());
             }
-            return Err(late.into());
-        }
+            Err(NotSent::Failed(error)) => return broken(reply, &error),
+        };
         let began = Instant::now();
         let exchange = async {
             let request = request(visit, &whom, client).ok_or_else(|| not_a_request(&whom))?;
             let first_byte = whom.timeout.unwrap_or(FIRST_BYTE);
-            let send = client.send(&whom.url, connection?, request);
             let too_late = |_| Err(HttpError::Timeout("waiting for an answer", first_byte));
-            tokio::time::timeout(first_byte, send).await.unwrap_or_else(too_late)
+            tokio::time::timeout(first_byte, attempt.send(request)).await.unwrap_or_else(too_late)
         };
         let exchange = tokio::select! {
             exchange = exchange => exchange,
@@ -118,14 +116,16 @@ impl RelayWorker {
                 self.lead_back(&mut exchange.headers, call.lane(), &whom.url);
                 pass_back(call, client, &whom.url, exchange, reply, upstream).await
             }
-            Err(error) => {
-                let timed_out = matches!(error, HttpError::Timeout(..));
-                let message = error.to_string();
-                let _ = reply.send(Err(Broken { timed_out, message }));
-                Outcome::failed(error.failure())
-            }
+            Err(error) => broken(reply, &error),
         }
     }
+}
+
+/// Tells the caller that there is no response, and the engine that the lane has failed.
+fn broken(reply: Reply, error: &HttpError) -> Work {
+    let timed_out = matches!(error, HttpError::Timeout(..));
+    let _ = reply.send(Err(Broken { timed_out, message: error.to_string() }));
+    Outcome::failed(error.failure())
 }
 
 impl RelayWorker {
@@ -152,26 +152,11 @@ fn not_a_request(whom: &Whom) -> HttpError {
 }
 
 fn request(visit: Visit, whom: &Whom, client: &Client) -> Option<Request<Upload>> {
-    let mut request = Request::new(visit.body);
-    *request.method_mut() = visit.method;
-    *request.uri_mut() = target(&whom.url, client)?;
-    let mut headers = visit.headers;
+    let Visit { method, mut headers, body, .. } = visit;
     strip(&mut headers);
-    let host = Origin::of(&whom.url)?.authority();
-    headers.insert(HOST, HeaderValue::from_str(&host).ok()?);
-    if !headers.contains_key(USER_AGENT) {
-        // Some servers refuse those who say nothing of themselves.
-        headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
-    }
-    if let Some(login) = client.proxy_authorization(&whom.url) {
-        headers.insert(hyper::header::PROXY_AUTHORIZATION, login);
-    }
-    // What the lane says comes last: no caller overrides a configured secret.
-    for (name, value) in &whom.headers {
-        headers.insert(name.clone(), value.clone());
-    }
-    *request.headers_mut() = headers;
-    Some(request)
+    // It names the daemon.
+    headers.remove(HOST);
+    whom.request(client, method, headers, body)
 }
 
 /// Takes away what belongs to one connection, be it because `Connection` says so.
@@ -236,21 +221,16 @@ async fn pass_back(
             return Err(gone("its caller has left, or does not read"));
         }
     }
-    let work = verdict(status, wait);
-    match (work, said) {
-        (Ok(outcome), Some(said)) => Ok(outcome.announcing(said)),
-        (Err(failed), Some(said)) => Err(failed.announcing(said)),
-        (work, None) => work,
-    }
+    announcing(verdict(status, wait), said)
 }
 
 /// What a status says about the lane; the call is over either way.
 fn verdict(status: StatusCode, wait: Option<Duration>) -> Work {
     if status.is_client_error() || status.is_server_error() {
         return match refusal(status, wait) {
+            // Its caller has the response: there is nothing to send again.
             Refusal::Throttled(wait) => Outcome::refused(wait),
-            Refusal::Failed(failure, Some(wait)) => Err(Failed::of(failure).retry_after(wait)),
-            Refusal::Failed(failure, None) => Outcome::failed(failure),
+            refused => refused.into_work(),
         };
     }
     Outcome::done(serde_json::json!({ "status": status.as_u16() }))

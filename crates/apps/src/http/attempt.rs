@@ -1,0 +1,66 @@
+//! One attempt on the wire: connect, stamp the start, send. No other place sends a request for a call.
+
+use hyper::Request;
+use paceline::{Call, Failed, Late};
+use url::Url;
+
+use super::body::Upload;
+use super::client::Client;
+use super::connection::{Connection, Exchange};
+use super::error::HttpError;
+
+/// An attempt whose start is stamped. It has a connection, and sends one request over it.
+pub struct Attempt<'a> {
+    client: &'a Client,
+    url: &'a Url,
+    connection: Connection,
+}
+
+/// Why an attempt sent nothing.
+#[derive(Debug)]
+pub enum NotSent {
+    /// Its reservation is over. It is given back unused, and the call keeps its place.
+    Late(Late),
+    /// There is no connection. The attempt is charged, and it is a failure of its lane.
+    Failed(HttpError),
+}
+
+impl Client {
+    /// Connects to the server of `url` for this call, and stamps the start of the attempt (L4).
+    ///
+    /// A connection that is there after the reservation has ended is kept for the next attempt. So is
+    /// the error of one that failed after it: the next attempt has it at once, stamped in its time.
+    /// Otherwise a server that never answers a connect would cost its calls no attempt, for ever.
+    pub async fn begin<'a>(&'a self, call: &Call, url: &'a Url) -> Result<Attempt<'a>, NotSent> {
+        let connected = self.connection(url).await;
+        match (connected, call.sending()) {
+            (Ok(connection), Ok(_)) => Ok(Attempt { client: self, url, connection }),
+            // A server that is down is not dialled faster than its gap: dialling is an attempt.
+            (Err(error), Ok(_)) => Err(NotSent::Failed(error)),
+            (Ok(connection), Err(late)) => {
+                self.keep(url, connection);
+                Err(NotSent::Late(late))
+            }
+            (Err(error), Err(late)) => {
+                self.keep_error(url, error);
+                Err(NotSent::Late(late))
+            }
+        }
+    }
+}
+
+impl Attempt<'_> {
+    /// Sends the request; the head of the response is there when this returns.
+    pub async fn send(self, request: Request<Upload>) -> Result<Exchange, HttpError> {
+        self.client.send(self.url, self.connection, request).await
+    }
+}
+
+impl From<NotSent> for Failed {
+    fn from(not_sent: NotSent) -> Failed {
+        match not_sent {
+            NotSent::Late(late) => late.into(),
+            NotSent::Failed(error) => Failed::of(error.failure()),
+        }
+    }
+}

@@ -25,7 +25,7 @@ use paceline_apps::services::Act;
 use paceline_core::{GroupLimits, Limits, Settings, Span};
 use url::Url;
 
-use crate::fetch::Usage;
+use crate::exit::Usage;
 use document::{Notes, Section};
 
 pub use commands::CommandConfig;

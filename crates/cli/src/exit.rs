@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use crate::config::ConfigError;
-use crate::fetch::Usage;
 
 /// How a command ended. Scripts rely on the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +25,11 @@ impl From<Exit> for ExitCode {
         ExitCode::from(exit as u8)
     }
 }
+
+/// A mistake in how the command was called.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Usage(pub String);
 
 /// Something that is worth trying later.
 #[derive(Debug, thiserror::Error)]

@@ -13,10 +13,10 @@ use paceline_apps::fetch::{End, Run, Summary};
 use tokio::signal::unix::SignalKind;
 
 use crate::config::Config;
-use crate::exit::Exit;
+use crate::exit::{Exit, Usage};
 use crate::interrupt::interrupted;
 
-pub use arguments::{Arguments, Usage};
+pub use arguments::Arguments;
 use report::Reporter;
 use screen::Screen;
 

@@ -1,4 +1,4 @@
-//! Jobs followed to their ends, by what the daemon tells.
+//! Jobs followed until they are finished.
 
 use std::time::Duration;
 
@@ -7,17 +7,20 @@ use serde_json::{Value, json};
 use tokio::signal::unix::SignalKind;
 use tokio::time::Instant;
 
-use crate::door::{Door, Events};
+use crate::client::Client;
 use crate::exit::{Exit, Later};
 use crate::interrupt::Signals;
 use crate::output::say;
 use crate::table::{clock, items, plain, text};
 
-/// How long a job waits before its user is told why.
+/// How long a job may wait before the user is told why.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// Why nothing is waited for.
-pub(crate) const NOBODY: &str = "nobody runs jobs now: start `paceline serve`";
+/// How long the last look at unfinished jobs may take.
+const LAST_LOOK: Duration = Duration::from_secs(1);
+
+/// Why a command does not wait.
+pub(crate) const NOTHING_RUNS: &str = "no daemon runs jobs now: start `paceline serve`";
 
 /// How following ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +29,7 @@ pub(crate) enum End {
     Finished,
     /// The time was over.
     TimeOver,
-    /// The user had enough.
+    /// The user interrupted it.
     Interrupted,
 }
 
@@ -41,16 +44,16 @@ pub(crate) fn signals() -> std::io::Result<Signals> {
     Signals::new(&[SignalKind::interrupt(), SignalKind::terminate()])
 }
 
-/// Follows jobs until all are finished, or for so long. A daemon that hangs holds up nobody.
+/// Follows jobs until all are finished, or for `within`. A daemon that hangs does not extend it.
 pub(crate) async fn follow(
-    door: &Door,
+    client: &Client,
     ids: &[u64],
     within: Option<Duration>,
 ) -> anyhow::Result<Followed> {
     let mut signals = signals()?;
     let mut jobs: Vec<Value> =
         ids.iter().map(|id| json!({ "job": id, "state": "waiting" })).collect();
-    // Whoever waits no longer than that hears of it all the same.
+    // A shorter wait hears of the reason too.
     let silence = within.map_or(SILENCE, |within| SILENCE.min(within / 2));
     let until = within.and_then(|within| Instant::now().checked_add(within));
     let over = async {
@@ -60,74 +63,71 @@ pub(crate) async fn follow(
         }
     };
     let end = tokio::select! {
-        all = attended(door, &mut jobs, silence) => all.map(|()| End::Finished)?,
+        all = all_finished(client, &mut jobs, silence) => all.map(|()| End::Finished)?,
         () = over => End::TimeOver,
         () = signals.next() => End::Interrupted,
     };
+    if end != End::Finished {
+        // Jobs behind the one that was waited for may be finished. A daemon that hangs gets no more time.
+        let _ = tokio::time::timeout(LAST_LOOK, look(client, &mut jobs)).await;
+    }
     Ok(Followed { jobs, end })
 }
 
-/// Resolves when all are finished.
-async fn attended(door: &Door, jobs: &mut [Value], silence: Duration) -> anyhow::Result<()> {
-    // Listening begins before the first look: no end falls in between.
-    let events = door.events().await?;
-    for job in jobs.iter_mut() {
-        *job = door.ask(Method::GET, &format!("/jobs/{}", job["job"])).await?;
+/// Looks at the jobs that are unfinished as far as is known.
+async fn look(client: &Client, jobs: &mut [Value]) -> anyhow::Result<()> {
+    for job in jobs.iter_mut().filter(|job| !finished(job)) {
+        *job = client.ask(Method::GET, &format!("/jobs/{}", job["job"])).await?;
     }
-    if jobs.iter().all(finished) {
-        return Ok(());
-    }
-    let Some(mut events) = events else { return Err(Later(NOBODY.to_string()).into()) };
-    all_finished(door, &mut events, jobs, silence).await
+    Ok(())
 }
 
+/// Resolves when all are finished.
 async fn all_finished(
-    door: &Door,
-    events: &mut Events,
+    client: &Client,
     jobs: &mut [Value],
     silence: Duration,
 ) -> anyhow::Result<()> {
+    look(client, jobs).await?;
+    if !client.runs_jobs() && !jobs.iter().all(finished) {
+        return Err(Later(NOTHING_RUNS.to_string()).into());
+    }
     let mut silence = std::pin::pin!(tokio::time::sleep(silence));
     let mut told = false;
-    while !jobs.iter().all(finished) {
-        let event = tokio::select! {
-            event = events.next() => event?,
-            () = &mut silence, if !told => {
-                told = true;
-                // With many, the first one stands for all.
-                if let Some(job) = jobs.iter().find(|job| !finished(job)) {
-                    tell_why(door, &job["job"]).await;
+    for job in jobs {
+        let id = job["job"].clone();
+        while !finished(job) {
+            let mut waiting = std::pin::pin!(client.wait_for(&id));
+            let waited = loop {
+                tokio::select! {
+                    job = &mut waiting => break job,
+                    () = &mut silence, if !told => {
+                        told = true;
+                        // Of many jobs the first unfinished one stands for all.
+                        tell_why(client, &id).await;
+                    }
                 }
-                continue;
-            }
-        };
-        let Some(event) = event else {
-            let what = "whoever ran it has stopped: what is unfinished goes on at the next start";
-            return Err(Later(what.to_string()).into());
-        };
-        for job in jobs.iter_mut().filter(|job| !finished(job)) {
-            // After `resync` anything may have happened.
-            let over = event.name == "finished" && event.data["job"] == job["job"];
-            if !over && event.name != "resync" {
-                continue;
-            }
-            *job = match door.ask(Method::GET, &format!("/jobs/{}", job["job"])).await {
-                // Whoever ran it has stopped right after it. The event has the gist of the report.
-                Err(_) if over => {
-                    let id = &job["job"];
-                    say(format_args!("its report is kept: `paceline job show {id}` shows it"));
-                    event.data.clone()
-                }
-                asked => asked?,
             };
+            *job = waited.map_err(stopped)?;
         }
     }
     Ok(())
 }
 
-/// Says what a job waits for. A courtesy: that it cannot be told stops nobody.
-async fn tell_why(door: &Door, job: &Value) {
-    let told = door.ask(Method::GET, &format!("/jobs/{job}/why")).await.unwrap_or_default();
+/// A daemon that goes away while a job is followed has stopped.
+fn stopped(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast::<Later>() {
+        Ok(Later(why)) => {
+            let goes_on = "unfinished jobs go on when a daemon runs again";
+            Later(format!("the process that runs the jobs has stopped ({why}): {goes_on}")).into()
+        }
+        Err(error) => error,
+    }
+}
+
+/// Says what a job waits for. It is a courtesy: an error is no reason to stop waiting.
+async fn tell_why(client: &Client, job: &Value) {
+    let told = client.ask(Method::GET, &format!("/jobs/{job}/why")).await.unwrap_or_default();
     for why in items(&told["why"]) {
         let lane = plain(&text(&why["lane"]));
         say(format_args!("job {job} waits on the lane `{lane}`: {}", reason(why)));

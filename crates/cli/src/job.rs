@@ -10,8 +10,8 @@ mod wait;
 use clap::{Args, Subcommand};
 use paceline::Span;
 
+use crate::client::with_client;
 use crate::config::Config;
-use crate::door::through;
 use crate::exit::Exit;
 use crate::form::Format;
 
@@ -73,24 +73,26 @@ pub fn run(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
     match &arguments.command {
         Command::Add(arguments) => {
             let jobs = arguments.jobs()?;
-            through(config, async |door| add::add(door, arguments, jobs).await)
+            with_client(config, async |client| add::add(client, arguments, jobs).await)
         }
-        Command::Ls(arguments) => through(config, async |door| list::list(door, arguments).await),
+        Command::Ls(arguments) => {
+            with_client(config, async |client| list::list(client, arguments).await)
+        }
         Command::Show { id, format } => {
-            through(config, async |door| show::show(door, *id, format.form).await)
+            with_client(config, async |client| show::show(client, *id, format.form).await)
         }
         Command::Why { id, format } => {
-            through(config, async |door| show::why(door, *id, format.form).await)
+            with_client(config, async |client| show::why(client, *id, format.form).await)
         }
         Command::Wait { ids, timeout, format } => {
             let within = timeout.map(Into::into);
-            through(config, async |door| wait::wait(door, ids, within, format.form).await)
+            with_client(config, async |client| wait::wait(client, ids, within, format.form).await)
         }
         Command::Cancel(arguments) => {
-            through(config, async |door| steer::cancel(door, arguments).await)
+            with_client(config, async |client| steer::cancel(client, arguments).await)
         }
         Command::Retry(arguments) => {
-            through(config, async |door| steer::retry(door, arguments).await)
+            with_client(config, async |client| steer::retry(client, arguments).await)
         }
     }
 }

@@ -4,8 +4,8 @@ use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::Value;
 
+use crate::client::{Client, part, with_client};
 use crate::config::Config;
-use crate::door::{Door, part, through};
 use crate::exit::Exit;
 use crate::form::{Form, Format};
 use crate::output::say;
@@ -52,19 +52,21 @@ struct Which {
 
 /// Runs the command.
 pub fn run(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
-    through(config, async |door| match &arguments.command {
-        Command::Ls { format } => list(door, format.form).await,
-        Command::Show(which) => show(door, which).await,
+    with_client(config, async |client| match &arguments.command {
+        Command::Ls { format } => list(client, format.form).await,
+        Command::Show(which) => show(client, which).await,
         Command::Pause(which) => {
-            steer(door, which, "pause", "is paused: `paceline lane resume` lets it go on").await
+            steer(client, which, "pause", "is paused: `paceline lane resume` lets it go on").await
         }
-        Command::Resume(which) => steer(door, which, "resume", "goes on").await,
-        Command::Reset(which) => steer(door, which, "reset", "is forgiven: its limits hold").await,
+        Command::Resume(which) => steer(client, which, "resume", "goes on").await,
+        Command::Reset(which) => {
+            steer(client, which, "reset", "is forgiven: its limits hold").await
+        }
     })
 }
 
-async fn list(door: &Door, form: Form) -> anyhow::Result<Exit> {
-    let mut told = door.ask(Method::GET, "/lanes").await?;
+async fn list(client: &Client, form: Form) -> anyhow::Result<Exit> {
+    let mut told = client.ask(Method::GET, "/lanes").await?;
     let lanes = match told["lanes"].take() {
         Value::Array(lanes) => lanes,
         _ => Vec::new(),
@@ -79,14 +81,14 @@ async fn list(door: &Door, form: Form) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-async fn show(door: &Door, which: &Which) -> anyhow::Result<Exit> {
-    let lane = door.ask(Method::GET, &format!("/lanes/{}", part(&which.name))).await?;
+async fn show(client: &Client, which: &Which) -> anyhow::Result<Exit> {
+    let lane = client.ask(Method::GET, &format!("/lanes/{}", part(&which.name))).await?;
     which.format.form.one(&lane, facts)?;
     Ok(Exit::Done)
 }
 
-async fn steer(door: &Door, which: &Which, verb: &str, said: &str) -> anyhow::Result<Exit> {
-    let lane = door.ask(Method::POST, &format!("/lanes/{}/{verb}", part(&which.name))).await?;
+async fn steer(client: &Client, which: &Which, verb: &str, said: &str) -> anyhow::Result<Exit> {
+    let lane = client.ask(Method::POST, &format!("/lanes/{}/{verb}", part(&which.name))).await?;
     if which.format.form != Form::Table {
         which.format.form.one(&lane, facts)?;
     }

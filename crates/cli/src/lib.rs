@@ -1,10 +1,10 @@
 //! The rooms of the binary `paceline`: configuration, commands, exit codes.
 
 pub mod bench;
+mod client;
 pub mod config;
 mod daemon;
 pub mod demo;
-mod door;
 mod engine;
 pub mod exit;
 pub mod fetch;

@@ -20,8 +20,8 @@ pub(crate) use self::own::OwnPort;
 use crate::config::{Config, ServerConfig};
 use crate::daemon::{Daemon, Posted, new_token};
 use crate::engine::{Engine, For, start_with};
+use crate::exit::Usage;
 use crate::exit::{Exit, exit_of};
-use crate::fetch::Usage;
 use crate::interrupt::Signals;
 use crate::output::{logs, say};
 

@@ -10,8 +10,8 @@ use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::{Value, json};
 
+use crate::client::{Client, part, with_client};
 use crate::config::Config;
-use crate::door::{Door, part, through};
 use crate::exit::Exit;
 use crate::form::{Form, Format};
 use crate::output::{data, say};
@@ -69,13 +69,13 @@ pub fn run(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
     match &arguments.command {
         Command::Run { name, format } => run_now(config, name.as_deref(), format.form),
         Command::Status { name: Some(name), output: true, .. } => {
-            through(config, async |door| output(door, name).await)
+            with_client(config, async |client| output(client, name).await)
         }
-        Command::Status { name, format, .. } => {
-            through(config, async |door| status::show(door, name.as_deref(), format.form).await)
-        }
+        Command::Status { name, format, .. } => with_client(config, async |client| {
+            status::show(client, name.as_deref(), format.form).await
+        }),
         Command::Reset { name, format } => {
-            through(config, async |door| reset(door, name, format.form).await)
+            with_client(config, async |client| reset(client, name, format.form).await)
         }
     }
 }
@@ -92,8 +92,8 @@ fn run_now(config: &Config, name: Option<&str>, form: Form) -> anyhow::Result<Ex
 }
 
 /// All services, as the API shows them.
-async fn services(door: &Door) -> anyhow::Result<Vec<Value>> {
-    let told = door.ask(Method::GET, "/services").await?;
+async fn services(client: &Client) -> anyhow::Result<Vec<Value>> {
+    let told = client.ask(Method::GET, "/services").await?;
     Ok(items(&told["services"]).to_vec())
 }
 
@@ -112,18 +112,18 @@ fn no_service<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> anyhow::E
     anyhow!("no service named `{name}`: there are {}", names.join(", "))
 }
 
-async fn output(door: &Door, name: &str) -> anyhow::Result<Exit> {
-    known(&services(door).await?, name)?;
-    let said = door.ask_bytes(Method::GET, &format!("/services/{}/output", part(name))).await?;
+async fn output(client: &Client, name: &str) -> anyhow::Result<Exit> {
+    known(&services(client).await?, name)?;
+    let said = client.ask_bytes(Method::GET, &format!("/services/{}/output", part(name))).await?;
     let mut out = std::io::stdout().lock();
     out.write_all(&said)?;
     out.flush()?;
     Ok(Exit::Done)
 }
 
-async fn reset(door: &Door, name: &str, form: Form) -> anyhow::Result<Exit> {
-    known(&services(door).await?, name)?;
-    let told = door.ask(Method::POST, &format!("/services/{}/reset", part(name))).await?;
+async fn reset(client: &Client, name: &str, form: Form) -> anyhow::Result<Exit> {
+    known(&services(client).await?, name)?;
+    let told = client.ask(Method::POST, &format!("/services/{}/reset", part(name))).await?;
     let when = match &told["left_ms"] {
         Value::Null => format!("it is on no roster and runs only by `services run {name}`"),
         _ => "it is due at the next check".to_string(),

@@ -7,7 +7,7 @@ use paceline_server::digest;
 
 use crate::daemon::new_token;
 use crate::exit::Exit;
-use crate::fetch::Usage;
+use crate::exit::Usage;
 use crate::output::{data, say};
 
 /// What token is made.

@@ -60,4 +60,4 @@ pub use paceline_core::{
     Report, RosterStatus, SERVICE_KIND, ServiceResult, ServiceRun, ServiceStatus, Settings, Skip,
     Span, SubmitError, Summary, Time, UnknownLane, UnknownService, When, Why, Window,
 };
-pub use paceline_store::{Cursor, StoreError};
+pub use paceline_store::{Cursor, StoreError, StoredJob};

@@ -1,10 +1,13 @@
 //! Jobs: looked at, withdrawn, tried again.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::{Path, Query, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use paceline::{Cancelled, Cursor, Filter, JobId, JobState};
+use paceline::{Cancelled, Cursor, Filter, JobId, JobState, JobView, Report, StoredJob};
 use paceline_apps::call::HTTP_KIND;
 use paceline_apps::command::COMMAND_KIND;
 use serde::{Deserialize, Serialize};
@@ -15,6 +18,7 @@ use crate::problem::{Answer, Problem, not_retried};
 use crate::server::Shared;
 use crate::submit::Admissions;
 use crate::view::{Admitted, JobShown, WhyView, whys};
+use crate::wait::{applied, preferred_wait};
 
 /// Jobs of one page, unless it is said.
 const PAGE: usize = 100;
@@ -130,19 +134,54 @@ pub(crate) fn number(text: &str) -> Answer<u64> {
 /// One job: its report, or how it stands and why it waits.
 #[utoipa::path(
     get, path = "/jobs/{id}", tag = "jobs",
-    params(("id" = u64, Path, description = "Its number", minimum = 1)),
+    params(
+        ("id" = u64, Path, description = "Its number", minimum = 1),
+        ("Prefer" = Option<String>, Header, description = "`wait=30` holds the response until the job is finished, at most so many seconds"),
+    ),
     responses(
         (status = 200, description = "The job", body = JobDoc),
+        (status = 202, description = "The job as it is after the preferred wait: it is not finished", body = JobDoc),
         (status = 404, description = "No such job", body = Problem),
     ),
 )]
 pub(crate) async fn show(
     State(shared): State<Shared>,
     Path(id): Path<String>,
-) -> Answer<Json<JobShown>> {
+    headers: HeaderMap,
+) -> Answer<Response> {
     let id = number(&id)?;
-    let view = shared.pace.job(JobId(id)).await?.ok_or_else(|| Problem::no_job(id))?;
-    Ok(Json(JobShown::of(&shared.pace, view)))
+    let mut view = job(&shared, id).await?;
+    let wait = preferred_wait(&headers);
+    let mut status = StatusCode::OK;
+    if let Some(wait) = wait
+        && view.stored.report.is_none()
+    {
+        view = match finished_within(&shared, id, wait).await? {
+            // The report itself, not another look: the engine may have stopped right after it.
+            Some(report) => {
+                let (state, report) = (report.state, Some(Report::clone(&report)));
+                JobView { state, why: Vec::new(), stored: StoredJob { report, ..view.stored } }
+            }
+            None => job(&shared, id).await?,
+        };
+        if view.stored.report.is_none() {
+            status = StatusCode::ACCEPTED;
+        }
+    }
+    let mut response = (status, Json(JobShown::of(&shared.pace, view))).into_response();
+    applied(response.headers_mut(), wait);
+    Ok(response)
+}
+
+/// The report of an unfinished job, if it comes in time.
+async fn finished_within(shared: &Shared, id: u64, wait: Duration) -> Answer<Option<Arc<Report>>> {
+    let Some(following) = shared.pace.follow(JobId(id)).await? else { return Ok(None) };
+    let report = tokio::time::timeout(wait, following.report()).await;
+    Ok(report.ok().transpose()?)
+}
+
+async fn job(shared: &Shared, id: u64) -> Answer<JobView> {
+    shared.pace.job(JobId(id)).await?.ok_or_else(|| Problem::no_job(id))
 }
 
 /// Why the calls of a job wait.
@@ -167,7 +206,7 @@ pub(crate) async fn why(
     Path(id): Path<String>,
 ) -> Answer<Json<Whys>> {
     let id = number(&id)?;
-    let view = shared.pace.job(JobId(id)).await?.ok_or_else(|| Problem::no_job(id))?;
+    let view = job(&shared, id).await?;
     Ok(Json(Whys { job: id, why: whys(&shared.pace, &view.why) }))
 }
 
@@ -209,7 +248,7 @@ pub(crate) async fn cancel(
         Cancelled::Job => "job",
         Cancelled::Detached => "caller",
         Cancelled::Unknown => {
-            shared.pace.job(JobId(id)).await?.ok_or_else(|| Problem::no_job(id))?;
+            job(&shared, id).await?;
             let detail = format!("job {id} is finished: there is nothing to cancel");
             let problem = Problem::new(StatusCode::CONFLICT, "finished", detail);
             return Err(problem.about_job(JobId(id)));
@@ -235,7 +274,7 @@ pub(crate) async fn retry(
     Path(id): Path<String>,
 ) -> Answer<Response> {
     let id = number(&id)?;
-    let view = shared.pace.job(JobId(id)).await?.ok_or_else(|| Problem::no_job(id))?;
+    let view = job(&shared, id).await?;
     let kind = &view.stored.record.spec.kind;
     if ![HTTP_KIND, COMMAND_KIND].contains(&&**kind) {
         let detail = format!("job {id} is of the kind `{kind}`, done once: ask for it anew");

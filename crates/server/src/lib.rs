@@ -26,6 +26,7 @@ mod services;
 mod submit;
 mod turns;
 mod view;
+mod wait;
 
 // What runs beside.
 mod hub;

@@ -8,7 +8,7 @@ use axum::Extension;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
+use axum::http::header::{HeaderName, HeaderValue};
 use axum::http::{Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use paceline::{Job, JobId, Remembered, Report};
@@ -24,11 +24,8 @@ use crate::openapi::Jobs;
 use crate::problem::{Answer, Problem};
 use crate::server::Shared;
 use crate::view::Admitted;
+use crate::wait::{applied, preferred_wait};
 
-/// The longest that an answer is held back.
-const LONGEST_WAIT: u64 = 300;
-
-const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
 /// What became of submitted jobs, in their order.
@@ -62,7 +59,7 @@ pub(crate) async fn submit(
     request: Request<Body>,
 ) -> Answer<Response> {
     let headers = request.headers().clone();
-    let (wait, arrived_at) = (wait_of(&headers), Instant::now());
+    let (wait, arrived_at) = (preferred_wait(&headers), Instant::now());
     let body = shared.json(request).await?;
     let alone = body.trim_ascii_start().first() != Some(&b'[');
     let pass = shared.in_flight.enter(&caller, &headers, &body)?;
@@ -88,10 +85,7 @@ pub(crate) async fn submit(
     }
     let mut response = (status, Json(Admissions { jobs: told })).into_response();
     let headers = response.headers_mut();
-    if let Some(wait) = wait {
-        let applied = HeaderValue::from_str(&format!("wait={}", wait.as_secs()));
-        headers.insert(PREFERENCE_APPLIED, applied.expect("a number is plain"));
-    }
+    applied(headers, wait);
     if replayed {
         headers.insert(REPLAYED, HeaderValue::from_static("true"));
     }
@@ -163,17 +157,6 @@ fn again(shared: &Shared, body: &[u8], known: Remembered, pass: &Pass) -> Answer
     Ok(each.map(|told| told.unwrap_or_else(Admitted::refused)).collect())
 }
 
-/// `wait=30` of `Prefer` (RFC 7240).
-fn wait_of(headers: &HeaderMap) -> Option<Duration> {
-    let said = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
-    let mut words = said.flat_map(|said| said.split([',', ';']));
-    let seconds = words.find_map(|word| {
-        let (name, value) = word.trim().split_once('=')?;
-        name.trim().eq_ignore_ascii_case("wait").then(|| value.trim().parse::<u64>().ok())?
-    });
-    seconds.map(|seconds| Duration::from_secs(seconds.min(LONGEST_WAIT)))
-}
-
 /// Waits for reports, or for what there is at a caller's own deadline; says whether all came.
 async fn attend(
     shared: &Shared,
@@ -215,24 +198,5 @@ async fn so_far(shared: &Shared, admitted: &Admitted) -> Answer<Option<Arc<Repor
     match shared.pace.follow_within(JobId(job), Duration::ZERO).await? {
         Some(following) => Ok(Some(following.report().await?)),
         None => Ok(None),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_preference_to_wait_is_read_where_it_stands_and_bounded() {
-        let wait = |said: &'static str| {
-            let mut headers = HeaderMap::new();
-            headers.insert("prefer", HeaderValue::from_static(said));
-            wait_of(&headers).map(|wait| wait.as_secs())
-        };
-        assert_eq!(wait("wait=30"), Some(30));
-        assert_eq!(wait("respond-async, Wait = 5"), Some(5));
-        assert_eq!(wait("wait=99999"), Some(300));
-        assert_eq!(wait("wait=soon"), None);
-        assert_eq!(wait("return=minimal"), None);
     }
 }

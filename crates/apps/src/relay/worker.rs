@@ -230,7 +230,7 @@ fn verdict(status: StatusCode, wait: Option<Duration>) -> Work {
         return match refusal(status, wait) {
             // Its caller has the response: there is nothing to send again.
             Refusal::Throttled(wait) => Outcome::refused(wait),
-            refused => refused.into_work(),
+            refused @ Refusal::Failed(..) => refused.into_work(),
         };
     }
     Outcome::done(serde_json::json!({ "status": status.as_u16() }))

@@ -20,6 +20,7 @@ use paceline_apps::http::proxy::Proxies;
 
 use super::list::Sources;
 use crate::config::{Config, Size};
+use crate::exit::Usage;
 
 /// The largest file of cookies or logins that is read.
 const LARGEST_FILE: u64 = 16 << 20;
@@ -376,11 +377,6 @@ impl Arguments {
         Ok(Manners::new(user_agent, headers, netrc, cookies))
     }
 }
-
-/// A mistake in how the command was called.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct Usage(pub(crate) String);
 
 fn header(text: &str) -> anyhow::Result<(HeaderName, HeaderValue)> {
     let usage = |what: &str| Usage(what.to_string());

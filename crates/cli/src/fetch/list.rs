@@ -9,7 +9,7 @@ use paceline_apps::fetch::input::{Format, Items};
 use paceline_apps::fetch::item::Item;
 use tokio::sync::mpsc;
 
-use super::arguments::Usage;
+use crate::exit::Usage;
 
 /// Items that are read ahead.
 const AHEAD: usize = 1_024;

@@ -8,31 +8,35 @@ use tokio::time::Instant;
 
 use super::describe::Arguments;
 use super::show::reports;
-use crate::door::Door;
+use crate::client::Client;
 use crate::exit::{Exit, Later};
-use crate::follow::{End, NOBODY, exit_of, finished, follow, signals, worst};
+use crate::follow::{End, NOTHING_RUNS, exit_of, finished, follow, signals, worst};
 use crate::form::Form;
 use crate::output::{data, say};
 use crate::table::{clock, items, lines, plain, text};
 
 /// Hands jobs in.
-pub(super) async fn add(door: &Door, arguments: &Arguments, jobs: Bytes) -> anyhow::Result<Exit> {
+pub(super) async fn add(
+    client: &Client,
+    arguments: &Arguments,
+    jobs: Bytes,
+) -> anyhow::Result<Exit> {
     let form = arguments.format.form;
     if let Some(wait) = arguments.wait {
-        if !door.works() {
-            let what = format!("{NOBODY}, or leave out `--wait`; nothing was added");
+        if !client.runs_jobs() {
+            let what = format!("{NOTHING_RUNS}, or leave out `--wait`; nothing was added");
             return Err(Later(what).into());
         }
-        return attend(door, jobs, wait.map(Into::into), form).await;
+        return attend(client, jobs, wait.map(Into::into), form).await;
     }
-    let told = door.submit(jobs).await?;
+    let told = client.submit(jobs).await?;
     let admitted = items(&told["jobs"]);
     let exit = worst(admitted.iter().map(refusal));
     for job in admitted {
         tell(job);
     }
     form.list("jobs", admitted.to_vec(), numbers)?;
-    if !door.works() && admitted.iter().any(|job| job["job"].is_u64()) {
+    if !client.runs_jobs() && admitted.iter().any(|job| job["job"].is_u64()) {
         say("nobody runs it until a daemon is started: `paceline serve`");
     }
     Ok(exit)
@@ -69,7 +73,7 @@ fn refusal(admitted: &Value) -> Exit {
 
 /// Hands jobs in and follows them until all reports are there or time is over.
 async fn attend(
-    door: &Door,
+    client: &Client,
     jobs: Bytes,
     wait: Option<Duration>,
     form: Form,
@@ -77,7 +81,7 @@ async fn attend(
     let mut signals = signals()?;
     let until = wait.and_then(|wait| Instant::now().checked_add(wait));
     let told = tokio::select! {
-        told = door.submit(jobs) => told?,
+        told = client.submit(jobs) => told?,
         () = signals.next() => {
             say("it may have been added: `paceline job ls --newest` shows it");
             return Ok(Exit::Interrupted);
@@ -90,7 +94,7 @@ async fn attend(
     let mut end = End::Finished;
     if !ids.is_empty() {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        let followed = follow(door, &ids, left).await.inspect_err(|_| {
+        let followed = follow(client, &ids, left).await.inspect_err(|_| {
             let ids = lines(&ids).trim_end().replace('\n', " ");
             say(format_args!("added as job {ids}: `paceline job wait {ids}` goes on waiting"));
         })?;

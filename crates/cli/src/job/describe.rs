@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use crate::fetch::Usage;
+use crate::exit::Usage;
 use crate::form::Format;
 
 /// The largest file that is read: no configuration allows larger requests.

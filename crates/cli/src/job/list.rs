@@ -6,7 +6,7 @@ use serde_json::Value;
 use url::form_urlencoded::Serializer;
 
 use super::show::{lanes, short, why_of};
-use crate::door::Door;
+use crate::client::Client;
 use crate::exit::Exit;
 use crate::form::{Form, Format};
 use crate::output::say;
@@ -68,12 +68,12 @@ impl Arguments {
     }
 }
 
-pub(super) async fn list(door: &Door, arguments: &Arguments) -> anyhow::Result<Exit> {
+pub(super) async fn list(client: &Client, arguments: &Arguments) -> anyhow::Result<Exit> {
     let (mut jobs, mut cursor) = (Vec::new(), None);
     loop {
         let left = arguments.limit - jobs.len() as u64;
         let path = format!("/jobs?{}", arguments.query(cursor, left));
-        let mut page = door.ask(Method::GET, &path).await?;
+        let mut page = client.ask(Method::GET, &path).await?;
         if let Value::Array(more) = page["jobs"].take() {
             jobs.extend(more);
         }
@@ -84,7 +84,7 @@ pub(super) async fn list(door: &Door, arguments: &Arguments) -> anyhow::Result<E
         }
     }
     if arguments.format.form == Form::Table {
-        add_whys(door, &mut jobs).await;
+        add_whys(client, &mut jobs).await;
     }
     arguments.format.form.list("jobs", jobs, table)?;
     if cursor.is_some() {
@@ -94,10 +94,10 @@ pub(super) async fn list(door: &Door, arguments: &Arguments) -> anyhow::Result<E
 }
 
 /// A list of the API does not say why jobs wait.
-async fn add_whys(door: &Door, jobs: &mut [Value]) {
+async fn add_whys(client: &Client, jobs: &mut [Value]) {
     for job in jobs.iter_mut().filter(|job| job["state"] == "waiting").take(MOST_WHYS) {
         // One that was forgotten meanwhile waits no longer.
-        let told = door.ask(Method::GET, &format!("/jobs/{}/why", job["job"])).await;
+        let told = client.ask(Method::GET, &format!("/jobs/{}/why", job["job"])).await;
         job["why"] = told.map(|mut told| told["why"].take()).unwrap_or_default();
     }
 }

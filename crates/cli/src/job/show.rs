@@ -3,7 +3,7 @@
 use hyper::Method;
 use serde_json::Value;
 
-use crate::door::Door;
+use crate::client::Client;
 use crate::exit::Exit;
 use crate::follow::reason;
 use crate::form::Form;
@@ -13,16 +13,16 @@ use crate::table::{aligned, clock, items, joined, span, text};
 /// Characters of an answer that a table shows.
 const SHOWN: usize = 60;
 
-pub(super) async fn show(door: &Door, id: u64, form: Form) -> anyhow::Result<Exit> {
-    let job = door.ask(Method::GET, &format!("/jobs/{id}")).await?;
+pub(super) async fn show(client: &Client, id: u64, form: Form) -> anyhow::Result<Exit> {
+    let job = client.ask(Method::GET, &format!("/jobs/{id}")).await?;
     form.one(&job, whole)?;
     Ok(Exit::Done)
 }
 
-pub(super) async fn why(door: &Door, id: u64, form: Form) -> anyhow::Result<Exit> {
-    let told = door.ask(Method::GET, &format!("/jobs/{id}/why")).await?;
+pub(super) async fn why(client: &Client, id: u64, form: Form) -> anyhow::Result<Exit> {
+    let told = client.ask(Method::GET, &format!("/jobs/{id}/why")).await?;
     if form == Form::Table && items(&told["why"]).is_empty() {
-        let job = door.ask(Method::GET, &format!("/jobs/{id}")).await?;
+        let job = client.ask(Method::GET, &format!("/jobs/{id}")).await?;
         say(format_args!("job {id} is {}: none of its calls waits", text(&job["state"])));
         return Ok(Exit::Done);
     }

@@ -4,7 +4,7 @@ use clap::Args;
 use hyper::Method;
 use serde_json::Value;
 
-use crate::door::Door;
+use crate::client::Client;
 use crate::exit::Exit;
 use crate::follow::worst;
 use crate::form::{Form, Format};
@@ -21,8 +21,8 @@ pub(super) struct Arguments {
     format: Format,
 }
 
-pub(super) async fn cancel(door: &Door, arguments: &Arguments) -> anyhow::Result<Exit> {
-    let (told, exit) = each(door, &arguments.ids, "cancel").await;
+pub(super) async fn cancel(client: &Client, arguments: &Arguments) -> anyhow::Result<Exit> {
+    let (told, exit) = each(client, &arguments.ids, "cancel").await;
     for (id, told) in &told {
         if told["cancelled"] == "caller" {
             say(format_args!(
@@ -39,8 +39,8 @@ pub(super) async fn cancel(door: &Door, arguments: &Arguments) -> anyhow::Result
     Ok(exit)
 }
 
-pub(super) async fn retry(door: &Door, arguments: &Arguments) -> anyhow::Result<Exit> {
-    let (told, exit) = each(door, &arguments.ids, "retry").await;
+pub(super) async fn retry(client: &Client, arguments: &Arguments) -> anyhow::Result<Exit> {
+    let (told, exit) = each(client, &arguments.ids, "retry").await;
     let mut fresh = Vec::new();
     for (id, told) in &told {
         for job in items(&told["jobs"]) {
@@ -48,7 +48,7 @@ pub(super) async fn retry(door: &Door, arguments: &Arguments) -> anyhow::Result<
             fresh.push(job.clone());
         }
     }
-    if !door.works() && !fresh.is_empty() {
+    if !client.runs_jobs() && !fresh.is_empty() {
         say("nobody runs it until a daemon is started: `paceline serve`");
     }
     let numbers = |jobs: &[Value]| lines(jobs.iter().map(|job| &job["job"]));
@@ -57,10 +57,10 @@ pub(super) async fn retry(door: &Door, arguments: &Arguments) -> anyhow::Result<
 }
 
 /// Asks the same of each job; what goes wrong with one does not keep another.
-async fn each(door: &Door, ids: &[u64], verb: &str) -> (Vec<(u64, Value)>, Exit) {
+async fn each(client: &Client, ids: &[u64], verb: &str) -> (Vec<(u64, Value)>, Exit) {
     let (mut done, mut exits) = (Vec::new(), Vec::new());
     for id in ids {
-        match door.ask(Method::POST, &format!("/jobs/{id}/{verb}")).await {
+        match client.ask(Method::POST, &format!("/jobs/{id}/{verb}")).await {
             Ok(told) => done.push((*id, told)),
             Err(error) => exits.push(fail(&error)),
         }

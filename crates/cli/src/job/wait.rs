@@ -5,19 +5,19 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::show::reports;
-use crate::door::Door;
+use crate::client::Client;
 use crate::exit::Exit;
 use crate::follow::{End, exit_of, finished, follow, worst};
 use crate::form::Form;
 use crate::output::say;
 
 pub(super) async fn wait(
-    door: &Door,
+    client: &Client,
     ids: &[u64],
     within: Option<Duration>,
     form: Form,
 ) -> anyhow::Result<Exit> {
-    let followed = follow(door, ids, within).await?;
+    let followed = follow(client, ids, within).await?;
     let (over, left): (Vec<Value>, Vec<Value>) = followed.jobs.into_iter().partition(finished);
     let exit = worst(over.iter().map(exit_of));
     if !over.is_empty() {

@@ -12,11 +12,11 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::{known, no_service, services};
+use crate::client::{Client, Owner, part, start_or_ask};
 use crate::config::Config;
-use crate::door::{Door, Way, or_ask, part};
 use crate::engine::{Engine, For, start, start_with};
+use crate::exit::Usage;
 use crate::exit::{Exit, Later};
-use crate::fetch::Usage;
 use crate::follow::{End, exit_of, follow};
 use crate::form::Form;
 use crate::interrupt::Signals;
@@ -69,9 +69,9 @@ async fn start_rosters(config: &Config) -> anyhow::Result<(Engine, Receiver<Even
 /// Runs all rosters until somebody stops it.
 pub(super) async fn rosters(config: &Config, form: Form) -> anyhow::Result<Exit> {
     log_warnings();
-    let (engine, events) = match or_ask(config, start_rosters(config)).await? {
-        Way::Ours(started) => started,
-        Way::Theirs(_) => {
+    let (engine, events) = match start_or_ask(config, start_rosters(config)).await? {
+        Owner::This(started) => started,
+        Owner::Other(_) => {
             let what = "another process runs the rosters of this store: `paceline services status` \
                         shows them";
             return Err(Later(what.to_string()).into());
@@ -173,11 +173,11 @@ fn line(
 }
 
 /// Has whoever owns the store run one service now, and waits for it.
-async fn asked(door: &Door, name: &str, form: Form) -> anyhow::Result<Exit> {
-    known(&services(door).await?, name)?;
-    let told = door.ask(Method::POST, &format!("/services/{}/run", part(name))).await?;
+async fn asked(client: &Client, name: &str, form: Form) -> anyhow::Result<Exit> {
+    known(&services(client).await?, name)?;
+    let told = client.ask(Method::POST, &format!("/services/{}/run", part(name))).await?;
     let job = told["job"].as_u64().context("nobody said which job runs it")?;
-    let followed = follow(door, &[job], None).await?;
+    let followed = follow(client, &[job], None).await?;
     let report = &followed.jobs[0];
     if followed.end != End::Finished {
         say(format_args!("`{name}` goes on as job {job}: `paceline job wait {job}` waits for it"));
@@ -197,9 +197,9 @@ pub(super) async fn one(config: &Config, name: &str, form: Form) -> anyhow::Resu
         }
         start(config, For::Calls).await
     };
-    let pace = match or_ask(config, started).await? {
-        Way::Ours(pace) => pace,
-        Way::Theirs(door) => return asked(&door, name, form).await,
+    let pace = match start_or_ask(config, started).await? {
+        Owner::This(pace) => pace,
+        Owner::Other(client) => return asked(&client, name, form).await,
     };
     let mut signals = signals()?;
     let told = tokio::select! {

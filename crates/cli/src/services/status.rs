@@ -4,24 +4,24 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use super::{known, services};
-use crate::door::Door;
+use crate::client::Client;
 use crate::exit::Exit;
 use crate::form::Form;
 use crate::output::data;
 use crate::table::{aligned, clock, items, joined, lines, rough, text};
 
-pub(super) async fn show(door: &Door, name: Option<&str>, form: Form) -> anyhow::Result<Exit> {
-    let mut services = services(door).await?;
+pub(super) async fn show(client: &Client, name: Option<&str>, form: Form) -> anyhow::Result<Exit> {
+    let mut services = services(client).await?;
     let mut rosters = Vec::new();
     if let Some(name) = name {
         known(&services, name)?;
         services.retain(|service| service["name"] == name);
     } else {
-        let told = door.ask(Method::GET, "/rosters").await?;
+        let told = client.ask(Method::GET, "/rosters").await?;
         rosters = items(&told["rosters"]).to_vec();
     }
     data(&match form {
-        Form::Table => table(&services, &rosters, running(door)),
+        Form::Table => table(&services, &rosters, running(client)),
         Form::Json => format!("{}\n", json!({ "services": services, "rosters": rosters })),
         Form::Jsonl => {
             let services = services.iter().map(|it| json!({ "service": it }));
@@ -33,8 +33,8 @@ pub(super) async fn show(door: &Door, name: Option<&str>, form: Form) -> anyhow:
 }
 
 /// What a run is that is not over: without a daemon nobody runs it until the next start.
-fn running(door: &Door) -> &'static str {
-    if door.works() { "running" } else { "interrupted" }
+fn running(client: &Client) -> &'static str {
+    if client.runs_jobs() { "running" } else { "interrupted" }
 }
 
 fn result(service: &Value, running: &str) -> String {

@@ -404,3 +404,31 @@ async fn c1_an_answer_that_is_cached_is_not_asked_for_again() {
     let second = daemon.done(body).await;
     assert_eq!((&second["calls"][0]["cached"], service.seen().len()), (&json!(true), 1));
 }
+
+#[tokio::test]
+async fn a_job_is_shown_when_it_is_finished_or_as_it_is_when_the_preferred_wait_is_over() {
+    let service = Service::kind().await;
+    let daemon = made(service.address).start().await;
+    daemon.post("/api/v1/lanes/shop/pause", "{}").await;
+    daemon.post("/api/v1/jobs", ONE).await;
+    let waiting = daemon.ask("GET", "/api/v1/jobs/1", &[("prefer", "wait=0")], "").await;
+    assert_eq!((waiting.status, &waiting.headers["preference-applied"][..]), (202, "wait=0"));
+    assert_eq!(waiting.json()["state"], "waiting");
+    assert_eq!(waiting.json()["why"][0]["reason"], "paused");
+    let finished = daemon.ask("GET", "/api/v1/jobs/1", &[("prefer", "wait=60")], "");
+    let resumed = async {
+        daemon.post("/api/v1/lanes/shop/resume", "{}").await;
+    };
+    let (finished, ()) = soon(futures_util::future::join(finished, resumed)).await;
+    assert_eq!((finished.status, finished.json()["state"].clone()), (200, json!("done")));
+    assert_eq!(finished.json()["calls"][0]["value"]["body"], "yes");
+    let again = daemon.ask("GET", "/api/v1/jobs/1", &[("prefer", "wait=60")], "").await;
+    assert_eq!(
+        (again.status, again.json()),
+        (200, finished.json()),
+        "what is finished needs no wait"
+    );
+    assert_eq!(daemon.ask("GET", "/api/v1/jobs/2", &[("prefer", "wait=60")], "").await.status, 404);
+    let plain = daemon.get("/api/v1/jobs/1").await;
+    assert_eq!((plain.status, plain.headers.get("preference-applied")), (200, None));
+}

@@ -99,7 +99,7 @@ impl Story {
 fn failed(report: &Report) -> (String, u32) {
     let call = &report.calls[0];
     match &call.outcome {
-        CallOutcome::Failed(failure) => (failure.class.to_string(), u32::from(call.attempts)),
+        CallOutcome::Failed(failure) => (failure.class.to_string(), call.attempts),
         other => panic!("not failed but {other:?}"),
     }
 }

@@ -40,7 +40,7 @@ const PREFER: HeaderName = HeaderName::from_static("prefer");
 /// A client of the API.
 pub(crate) enum Client {
     /// Of the process that owns the store: a daemon, or a command that can be asked while it runs.
-    Daemon(Daemon, http::Client),
+    Daemon(Box<(Daemon, http::Client)>),
     /// Of an engine in this process. It starts nothing, and ends with the command.
     Store(Box<Server>, Paceline),
 }
@@ -136,12 +136,13 @@ impl Client {
             first_byte: RESPONSE_WITHIN,
             idle: RESPONSE_WITHIN,
         };
-        Some(Client::Daemon(daemon, http::Client::new(patience, Proxies::default())))
+        let http = http::Client::new(patience, Proxies::default());
+        Some(Client::Daemon(Box::new((daemon, http))))
     }
 
     /// Returns `true` if a process runs jobs on the store.
     pub(crate) fn runs_jobs(&self) -> bool {
-        matches!(self, Client::Daemon(..))
+        matches!(self, Client::Daemon(_))
     }
 
     /// Asks for JSON. A refusal is an error that says how to exit.
@@ -176,7 +177,8 @@ impl Client {
     ) -> anyhow::Result<Bytes> {
         let path = format!("/api/v1{path}");
         match self {
-            Client::Daemon(daemon, http) => {
+            Client::Daemon(daemon) => {
+                let (daemon, http) = &**daemon;
                 if let Some(token) = &daemon.token {
                     let mut token = HeaderValue::from_str(&format!("Bearer {token}"))?;
                     token.set_sensitive(true);

@@ -1,20 +1,20 @@
 //! The daemon over HTTP, in a process of its own: submissions, each durable when it is answered, one
 //! at a time and in batches, and how soon a job can be looked at meanwhile.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use hyper::Method;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use super::daemon::{Daemon, post, request};
+use super::daemon::{Daemon, post};
 use super::stopwatch::now;
 use super::{Figure, Target};
-use crate::loopback;
+use crate::upstream::Upstream;
 
 const CONNECTIONS: usize = 32;
 const SINGLES: usize = 60_000;
@@ -46,7 +46,7 @@ pub(crate) fn measure(scale: usize) -> anyhow::Result<Vec<Figure>> {
     let quiet = Daemon::start(&directory.path().join("listeners"), CONFIG)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        post(daemon.address, "/api/v1/lanes/shop/pause", "{}", 200).await?;
+        post(&daemon.client(), "/api/v1/lanes/shop/pause", "{}", 200).await?;
         let (singles, looks) = singles(&daemon, SINGLES / scale).await?;
         let batches = batches(&daemon, BATCHES / scale).await?;
         let p99 = looks.p99.as_secs_f64() * 1_000.0;
@@ -80,17 +80,12 @@ struct Looks {
 }
 
 /// Posts the same again and again over one connection, until all are posted.
-async fn poster(address: SocketAddr, body: Arc<str>, left: Arc<AtomicU64>) -> anyhow::Result<()> {
-    let mut stream = TcpStream::connect(address).await?;
-    stream.set_nodelay(true)?;
-    let request = request(address, "POST", "/api/v1/jobs", &body);
+async fn poster(daemon: Upstream, body: Arc<str>, left: Arc<AtomicU64>) -> anyhow::Result<()> {
     let take =
         || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
     while take().is_ok() {
-        stream.write_all(&request).await?;
-        let answer = loopback::read(&mut stream).await?;
-        ensure!(answer.status == 202, "{} {}", answer.status, answer.body);
-        ensure!(!answer.body.contains("refused"), "{}", answer.body);
+        let response = post(&daemon, "/api/v1/jobs", &body, 202).await?;
+        ensure!(!response.body.contains("refused"), "{}", response.body);
     }
     Ok(())
 }
@@ -105,7 +100,7 @@ async fn posters(
     let (start, cpu) = (now(), daemon.cpu()?);
     let mut tasks = JoinSet::new();
     for _ in 0..connections {
-        tasks.spawn(poster(daemon.address, body.clone(), left.clone()));
+        tasks.spawn(poster(daemon.client(), body.clone(), left.clone()));
     }
     while let Some(done) = tasks.join_next().await {
         done??;
@@ -117,7 +112,7 @@ async fn posters(
 async fn singles(daemon: &Daemon, jobs: usize) -> anyhow::Result<(Lap, Looks)> {
     let over = Arc::new(AtomicBool::new(false));
     let mut watching = JoinSet::new();
-    watching.spawn(look(daemon.address, over.clone()));
+    watching.spawn(look(daemon.client(), over.clone()));
     let (wall, cpu) = posters(daemon, CONNECTIONS, JOB.into(), jobs).await?;
     over.store(true, Ordering::Relaxed);
     let looks = watching.join_next().await.context("somebody looks")??;
@@ -134,11 +129,11 @@ async fn batches(daemon: &Daemon, batches: usize) -> anyhow::Result<Lap> {
 async fn listen(daemon: &Daemon, listeners: usize) -> anyhow::Result<f64> {
     crate::serve::all_files();
     let before = daemon.memory()?;
-    let request = request(daemon.address, "GET", "/api/v1/events", "");
+    let request = format!("GET /api/v1/events HTTP/1.1\r\nhost: {}\r\n\r\n", daemon.address);
     let mut open = Vec::with_capacity(listeners);
     for _ in 0..listeners {
         let mut stream = TcpStream::connect(daemon.address).await?;
-        stream.write_all(&request).await?;
+        stream.write_all(request.as_bytes()).await?;
         open.push(stream);
     }
     for stream in &mut open {
@@ -151,17 +146,13 @@ async fn listen(daemon: &Daemon, listeners: usize) -> anyhow::Result<f64> {
 }
 
 /// Looks at the first job again and again.
-async fn look(address: SocketAddr, over: Arc<AtomicBool>) -> anyhow::Result<Looks> {
-    let mut stream = TcpStream::connect(address).await?;
-    stream.set_nodelay(true)?;
-    let request = request(address, "GET", "/api/v1/jobs/1", "");
+async fn look(daemon: Upstream, over: Arc<AtomicBool>) -> anyhow::Result<Looks> {
     let mut spans = Vec::new();
     while !over.load(Ordering::Relaxed) || spans.len() < 10 {
         let start = now();
-        stream.write_all(&request).await?;
-        let answer = loopback::read(&mut stream).await?;
+        let response = daemon.ask(Method::GET, "/api/v1/jobs/1", String::new()).await?;
         // The first one may not be there yet.
-        if answer.status == 200 {
+        if response.status == 200 {
             spans.push(start.elapsed());
         }
         tokio::time::sleep(LOOK_EVERY).await;

@@ -1,4 +1,4 @@
-//! A daemon in a process of its own, and bare requests to it.
+//! A daemon in a process of its own, and requests to it.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -7,10 +7,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpStream;
+use hyper::Method;
 
-use crate::loopback;
+use crate::upstream::{Response, Upstream};
 
 /// A daemon that ends with the benchmark.
 pub(super) struct Daemon {
@@ -44,6 +43,11 @@ impl Daemon {
         Ok(Daemon { child, address })
     }
 
+    /// A client of it, with connections of its own.
+    pub(super) fn client(&self) -> Upstream {
+        Upstream::new(self.address)
+    }
+
     /// Bytes of memory that the daemon has now.
     pub(super) fn memory(&self) -> anyhow::Result<u64> {
         let statm = std::fs::read_to_string(format!("/proc/{}/statm", self.child.id()))?;
@@ -62,26 +66,14 @@ impl Daemon {
     }
 }
 
-/// A request as it stands on the wire.
-pub(super) fn request(address: SocketAddr, method: &str, path: &str, body: &str) -> Vec<u8> {
-    let length = body.len();
-    let head = format!(
-        "{method} {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n\
-         content-length: {length}\r\n\r\n"
-    );
-    [head.as_bytes(), body.as_bytes()].concat()
-}
-
-/// One request over a connection of its own.
+/// One request, and its response if that has the status that is expected.
 pub(super) async fn post(
-    address: SocketAddr,
+    daemon: &Upstream,
     path: &str,
     body: &str,
     status: u16,
-) -> anyhow::Result<()> {
-    let mut stream = TcpStream::connect(address).await?;
-    stream.write_all(&request(address, "POST", path, body)).await?;
-    let answer = loopback::read(&mut stream).await?;
-    ensure!(answer.status == status, "{path}: {} {}", answer.status, answer.body);
-    Ok(())
+) -> anyhow::Result<Response> {
+    let response = daemon.ask(Method::POST, path, body.to_string()).await?;
+    ensure!(response.status == status, "{path}: {} {}", response.status, response.body);
+    Ok(response)
 }

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use super::stopwatch::Stopwatch;
 use super::{Figure, Target};
-use crate::loopback::Service;
+use crate::upstream::Upstream;
 
 /// How long calls are watched, and how long at least.
 const WATCHED: Duration = Duration::from_secs(20);
@@ -217,7 +217,7 @@ async fn trickle(
 /// The worker: one real request per attempt.
 #[derive(Clone)]
 struct Asking {
-    services: Arc<BTreeMap<String, Service>>,
+    services: Arc<BTreeMap<String, Upstream>>,
     watch: Stopwatch,
     waits: Arc<Mutex<Waits>>,
 }
@@ -225,7 +225,7 @@ struct Asking {
 impl Asking {
     fn new(mocks: &[Watched]) -> Asking {
         let services = mocks.iter();
-        let services = services.map(|one| (one.name.clone(), Service::new(one.mock.addr())));
+        let services = services.map(|one| (one.name.clone(), Upstream::new(one.mock.addr())));
         let (services, waits) = (Arc::new(services.collect()), Arc::default());
         Asking { services, watch: Stopwatch::start(), waits }
     }
@@ -243,12 +243,8 @@ impl Worker for Asking {
     async fn run(&self, call: Call) -> Work {
         let service = self.services.get(call.lane()).expect("every lane has its service");
         let mut sent_at = Time::ZERO;
-        let sending = || {
-            sent_at = self.now();
-            call.sending()
-        };
-        let answer = service.ask("/", sending).await?;
-        if answer.status == 200 { Outcome::done(sent_at) } else { answer.refused() }
+        let response = service.attempt(&call, "/", || sent_at = self.now()).await?;
+        if response.status == 200 { Outcome::done(sent_at) } else { response.refused(&call) }
     }
 
     fn sends_itself(&self) -> bool {

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use paceline::Time;
+use hyper::Method;
 use tokio::task::JoinSet;
 
 use super::services::{MANNERS, PATIENCE};
 use super::wanted::Wanted;
-use crate::loopback::Service;
+use crate::upstream::Upstream;
 
 /// How often it tries a call before it gives up on it.
 pub(super) const TRIES: usize = 10;
@@ -19,8 +19,8 @@ pub(super) const AT_MOST: Duration = Duration::from_secs(5);
 
 /// Does all of it. What came of it is in the services' logs.
 pub(super) async fn run(wanted: &[Wanted], addresses: &[SocketAddr]) {
-    let services = addresses.iter().map(|&address| Arc::new(Service::new(address)));
-    let services: BTreeMap<&str, Arc<Service>> =
+    let services = addresses.iter().map(|&address| Arc::new(Upstream::new(address)));
+    let services: BTreeMap<&str, Arc<Upstream>> =
         MANNERS.iter().map(|manners| manners.name).zip(services).collect();
     let mut calls = JoinSet::new();
     for job in wanted {
@@ -36,10 +36,9 @@ pub(super) async fn run(wanted: &[Wanted], addresses: &[SocketAddr]) {
 }
 
 /// One call, until it is answered or was tried so often.
-async fn insist(service: Arc<Service>, path: String) {
+async fn insist(service: Arc<Upstream>, path: String) {
     for _ in 0..TRIES {
-        // It keeps no ledger, so no moment of sending is too late for it.
-        let asked = service.ask(&path, || Ok(Time::ZERO));
+        let asked = service.ask(Method::GET, &path, String::new());
         if let Ok(Ok(answer)) = tokio::time::timeout(PATIENCE.into(), asked).await
             && answer.status == 200
         {

@@ -22,7 +22,7 @@ use super::wanted::{BOUND_LANE, Part, URGENT_LANE, Wanted, wanted};
 use super::words::{LaneState, News, Order, tell};
 use crate::bench::stopwatch::Stopwatch;
 use crate::exit::Exit;
-use crate::loopback::Service;
+use crate::upstream::Upstream;
 
 /// How often the parent is told how the lanes are.
 const TICK: Duration = Duration::from_millis(100);
@@ -47,7 +47,7 @@ pub(super) fn run(store: &Path, addresses: &[SocketAddr]) -> anyhow::Result<Exit
 /// An engine that knows the services' limits.
 fn engine(store: &Path, addresses: &[SocketAddr]) -> Builder {
     let services = MANNERS.iter().zip(addresses);
-    let services = services.map(|(manners, &address)| (manners.name, Service::new(address)));
+    let services = services.map(|(manners, &address)| (manners.name, Upstream::new(address)));
     let asking = Asking { services: services.collect() };
     let builder = Paceline::open(store).worker("ask", asking);
     MANNERS.into_iter().fold(builder, |builder, manners| builder.lane(manners.lane()))
@@ -55,15 +55,15 @@ fn engine(store: &Path, addresses: &[SocketAddr]) -> Builder {
 
 /// One real request per attempt.
 struct Asking {
-    services: BTreeMap<&'static str, Service>,
+    services: BTreeMap<&'static str, Upstream>,
 }
 
 impl Worker for Asking {
     async fn run(&self, call: Call) -> Work {
         let path: String = call.payload()?;
         let service = self.services.get(call.lane()).expect("each lane is a service");
-        let answer = service.ask(&path, || call.sending()).await?;
-        if answer.status == 200 { Outcome::done(answer.body) } else { answer.refused() }
+        let response = service.attempt(&call, &path, || ()).await?;
+        if response.status == 200 { Outcome::done(response.body) } else { response.refused(&call) }
     }
 
     fn sends_itself(&self) -> bool {

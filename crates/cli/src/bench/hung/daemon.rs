@@ -3,22 +3,20 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use hyper::Method;
 use paceline_mock::{Behaviour, Mock, Preset};
-use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::{DAEMON, GIVE_UP, IDLE, IN_FLIGHT, Load, Spans, figures_of, median};
 use crate::bench::bare::Bare;
-use crate::bench::daemon::{Daemon, post, request};
+use crate::bench::daemon::{Daemon, post};
 use crate::bench::stopwatch::now;
 use crate::bench::{Figure, Target};
-use crate::loopback::{self, Answer};
+use crate::upstream::{Response, Upstream};
 
 /// Requests of each client, of which there is one for each idle lane and each way, and how far
 /// apart they come.
@@ -44,15 +42,15 @@ pub(super) async fn run(load: Load) -> anyhow::Result<Run> {
     let prompt = Mock::start(Behaviour::default()).await.context("no port for an upstream")?;
     let directory = tempfile::tempdir().context("no directory for a store")?;
     let daemon = Daemon::start(&directory.path().join("daemon"), &config(load, &dead, &prompt))?;
-    hang(daemon.address, load, &dead).await?;
+    hang(&daemon.client(), load, &dead).await?;
     let cpu = daemon.cpu()?;
     let (mut permits, mut relays, mut disk) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
     let requests = REQUESTS / load.scale;
     for lane in 0..IDLE {
         // Each begins at its own moment, as strangers do.
         let after = APART * u32::try_from(lane)? / u32::try_from(IDLE)?;
-        permits.spawn(ask_permits(daemon.address, lane, after, requests));
-        relays.spawn(ask_relay(daemon.address, lane, after + APART / 2, requests));
+        permits.spawn(ask_permits(daemon.client(), lane, after, requests));
+        relays.spawn(ask_relay(daemon.client(), lane, after + APART / 2, requests));
     }
     disk.spawn(commit(Bare::open(&directory.path().join("bare.db"))?, requests));
     let (permits, relayed) = (joined(permits).await?, joined(relays).await?);
@@ -79,11 +77,11 @@ fn config(load: Load, dead: &Mock, prompt: &Mock) -> String {
 }
 
 /// Hands in what will hang, and waits until every lane does.
-async fn hang(address: SocketAddr, load: Load, dead: &Mock) -> anyhow::Result<()> {
+async fn hang(daemon: &Upstream, load: Load, dead: &Mock) -> anyhow::Result<()> {
     for lane in load.hung_lanes() {
         let job = format!(r#"{{"kind":"http","lanes":["{lane}"],"payload":{{"path":"/{lane}"}}}}"#);
         let jobs = vec![job; load.calls_each].join(",");
-        post(address, "/api/v1/jobs", &format!("[{jobs}]"), 202).await?;
+        post(daemon, "/api/v1/jobs", &format!("[{jobs}]"), 202).await?;
     }
     let all_hang = async {
         while paths(dead).len() < load.hung {
@@ -106,74 +104,56 @@ async fn joined(mut tasks: JoinSet<anyhow::Result<Vec<Duration>>>) -> anyhow::Re
     Ok(spans)
 }
 
-/// A client with one connection.
-struct Client {
-    address: SocketAddr,
-    stream: TcpStream,
-}
-
-impl Client {
-    async fn connect(address: SocketAddr) -> anyhow::Result<Client> {
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        Ok(Client { address, stream })
-    }
-
-    /// One request, and how long its answer took.
-    async fn ask(
-        &mut self,
-        method: &str,
-        path: &str,
-        body: &str,
-        status: u16,
-    ) -> anyhow::Result<(Answer, Duration)> {
-        let request = request(self.address, method, path, body);
-        let start = now();
-        self.stream.write_all(&request).await?;
-        let answer = timeout(GIVE_UP, loopback::read(&mut self.stream)).await;
-        let took = start.elapsed();
-        let answer = answer.with_context(|| format!("{path} was not answered"))??;
-        ensure!(answer.status == status, "{path}: {} {}", answer.status, answer.body);
-        Ok((answer, took))
-    }
+/// One request, its response, and how long that took.
+async fn ask(
+    daemon: &Upstream,
+    method: Method,
+    path: &str,
+    body: &str,
+    status: u16,
+) -> anyhow::Result<(Response, Duration)> {
+    let start = now();
+    let response = timeout(GIVE_UP, daemon.ask(method, path, body.to_string())).await;
+    let took = start.elapsed();
+    let response = response.with_context(|| format!("{path} was not answered"))??;
+    ensure!(response.status == status, "{path}: {} {}", response.status, response.body);
+    Ok((response, took))
 }
 
 /// Asks for permits on one lane, and settles each.
 async fn ask_permits(
-    address: SocketAddr,
+    daemon: Upstream,
     lane: usize,
     after: Duration,
     requests: usize,
 ) -> anyhow::Result<Vec<Duration>> {
-    let mut client = Client::connect(address).await?;
     let path = format!("/api/v1/lanes/permit-{lane}/permits");
     let mut tick = ticking(after);
     let mut spans = Vec::with_capacity(requests);
     for _ in 0..requests {
         tick.tick().await;
-        let (answer, took) = client.ask("POST", &path, "{}", 201).await?;
+        let (granted, took) = ask(&daemon, Method::POST, &path, "{}", 201).await?;
         spans.push(took);
-        let granted: serde_json::Value = serde_json::from_str(&answer.body)?;
+        let granted: serde_json::Value = serde_json::from_str(&granted.body)?;
         let settle = format!("/api/v1/permits/{}/settle", granted["permit"]);
-        client.ask("POST", &settle, r#"{"status":200}"#, 200).await?;
+        ask(&daemon, Method::POST, &settle, r#"{"status":200}"#, 200).await?;
     }
     Ok(spans)
 }
 
 /// Relays requests to one lane.
 async fn ask_relay(
-    address: SocketAddr,
+    daemon: Upstream,
     lane: usize,
     after: Duration,
     requests: usize,
 ) -> anyhow::Result<Vec<Duration>> {
-    let mut client = Client::connect(address).await?;
     let path = format!("/to/relay-{lane}/");
     let mut tick = ticking(after);
     let mut spans = Vec::with_capacity(requests);
     for _ in 0..requests {
         tick.tick().await;
-        spans.push(client.ask("GET", &path, "", 200).await?.1);
+        spans.push(ask(&daemon, Method::GET, &path, "", 200).await?.1);
     }
     Ok(spans)
 }

@@ -85,6 +85,6 @@ pub use restore::Restore;
 pub use retry::backoff;
 pub use service::*;
 pub use settings::*;
-pub use settle::Told;
+pub use settle::AttemptResult;
 pub use time::{LONGEST_SPAN, Now, Span, SpanError, Time};
 pub use why::{MOST_AHEAD, Reason, Why};

@@ -356,7 +356,7 @@ mod tests {
     use crate::job::{JobSpec, Submission};
     use crate::limits::{GroupLimits, Limits, Window};
     use crate::outcome::Verdict;
-    use crate::settle::Told;
+    use crate::settle::AttemptResult;
     use std::num::NonZeroU32;
 
     fn at(time: Time) -> Now {
@@ -384,8 +384,8 @@ mod tests {
 
     fn end(core: &mut Core, attempt: AttemptId, now: Time) -> Vec<Write> {
         let mut plan = Plan::default();
-        let told = Told { verdict: Verdict::Empty, announced: None };
-        core.report(attempt, told, at(now), 0, &mut plan);
+        let result = AttemptResult { verdict: Verdict::Empty, announced: None };
+        core.report(attempt, result, at(now), 0, &mut plan);
         core.ended(attempt, at(now), &mut plan);
         plan.writes
     }

@@ -26,7 +26,7 @@ const MOST_HOPS: u16 = 40;
 
 /// What a worker brought back.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct AttemptResult {
     /// What the attempt came to.
     pub verdict: Verdict,
     /// What the service said about its limits, if anything.
@@ -35,32 +35,39 @@ pub struct Told {
 
 impl Core {
     /// Takes in what an attempt brought. `roll` is the random number of a possible retry (R1).
-    pub fn report(&mut self, attempt: AttemptId, told: Told, now: Now, roll: u64, plan: &mut Plan) {
+    pub fn report(
+        &mut self,
+        attempt: AttemptId,
+        result: AttemptResult,
+        now: Now,
+        roll: u64,
+        plan: &mut Plan,
+    ) {
         let Some(known) = self.attempts.get_mut(&attempt) else { return };
         if std::mem::replace(&mut known.reported, true) {
             return;
         }
-        let told = bounded(told, self.settings.max_payload);
+        let result = bounded(result, self.settings.max_payload);
         let (call, lane) = (known.call.take(), known.lane);
         let started_at = known.started_at;
         let answered = known.answered_at.is_some();
-        self.judge(attempt, &told, now, plan);
+        self.judge(attempt, &result, now, plan);
         // What was answered was sent, whatever its worker says now: it stays charged (L4).
-        if told.verdict == Verdict::Unused && !answered {
+        if result.verdict == Verdict::Unused && !answered {
             self.give_back(attempt, now);
         } else {
-            self.cache(attempt, &told.verdict, now, plan);
+            self.cache(attempt, &result.verdict, now, plan);
         }
         self.lanes[lane].untold -= u32::from(answered);
         if let Some(call) = call {
             self.shared_by(call, |call| call.was_out(started_at, now.time));
-            self.conclude(call, told.verdict, now, roll, plan);
+            self.conclude(call, result.verdict, now, roll, plan);
         }
         self.touch_lane(lane);
     }
 
     /// What the attempt says about its lane.
-    fn judge(&mut self, attempt: AttemptId, told: &Told, now: Now, plan: &mut Plan) {
+    fn judge(&mut self, attempt: AttemptId, result: &AttemptResult, now: Now, plan: &mut Plan) {
         let Attempt { lane: number, made_for, .. } = self.attempts[&attempt];
         let newest = AttemptId(self.next.attempt - 1);
         let lane = &mut self.lanes[number];
@@ -68,7 +75,7 @@ impl Core {
         let limits = lane.limits.clone();
         let recent = &lane.recent;
         let health = &mut lane.health;
-        let dated = match &told.verdict {
+        let dated = match &result.verdict {
             Verdict::Throttled { retry_after, .. } | Verdict::Failed { retry_after, .. } => {
                 retry_after.map(|after| after.min(crate::time::LONGEST_SPAN))
             }
@@ -77,7 +84,7 @@ impl Core {
         if let Some(after) = dated {
             health.cool(now.time + after);
         }
-        match &told.verdict {
+        match &result.verdict {
             // A date that is no later than the gap would be helps no more than none (L6).
             Verdict::Throttled { .. } => {
                 let by_rate = recent.gap(now.time);
@@ -105,7 +112,7 @@ impl Core {
         if lane.health.failures == 0 && before.0.failures > 0 {
             lane.failed.clear();
         }
-        if let Some(mut announced) = told.announced {
+        if let Some(mut announced) = result.announced {
             // Others on the wire, or answered since, may not be counted in what the service says
             // is left.
             let others = (lane.in_flight + lane.untold).saturating_sub(1);
@@ -470,8 +477,8 @@ impl Core {
 }
 
 /// A worker's value or payload is held to the same bound as a caller's.
-fn bounded(mut told: Told, max: usize) -> Told {
-    let size = match &told.verdict {
+fn bounded(mut result: AttemptResult, max: usize) -> AttemptResult {
+    let size = match &result.verdict {
         Verdict::Done { value, .. } => value.len(),
         Verdict::Moved { payload: Some(payload), .. } => payload.len(),
         _ => 0,
@@ -480,9 +487,9 @@ fn bounded(mut told: Told, max: usize) -> Told {
         let message = format!("{size} bytes are too many: at most {max}");
         let failure = Failure::permanent("too_large").because(&message);
         let about = About::Call;
-        told.verdict = Verdict::Failed { failure, retry_after: None, about };
+        result.verdict = Verdict::Failed { failure, retry_after: None, about };
     }
-    told
+    result
 }
 
 #[cfg(test)]
@@ -491,7 +498,7 @@ mod tests {
 
     #[test]
     fn a_value_over_the_bound_is_a_failure_that_says_so() {
-        let done = |size: usize| Told {
+        let done = |size: usize| AttemptResult {
             verdict: Verdict::Done { conclusive: true, value: vec![b'1'; size].into() },
             announced: None,
         };

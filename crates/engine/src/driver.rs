@@ -8,7 +8,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
 
 use paceline_core::{
-    Admission, AttemptId, Event, JobId, Numbered, Report, Span, Submission, SubmitError, Time, Told,
+    Admission, AttemptId, AttemptResult, Event, JobId, Numbered, Report, Span, Submission,
+    SubmitError, Time,
 };
 use paceline_store::{Store, StoreError};
 use tokio::sync::{broadcast, mpsc, oneshot};
@@ -47,9 +48,9 @@ pub(crate) enum Message {
     Started(AttemptId, Time),
     /// The service has answered an attempt, which started then.
     Answered(AttemptId, Time),
-    Told(AttemptId, Option<Time>, Told),
+    Told(AttemptId, Option<Time>, AttemptResult),
     /// An attempt has ended: when it started, and what it brought unless that was told before.
-    Over(AttemptId, Option<Time>, Option<Told>),
+    Over(AttemptId, Option<Time>, Option<AttemptResult>),
     /// No new work; what runs may go on for so long.
     Stop(Span),
 }

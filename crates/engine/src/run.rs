@@ -8,7 +8,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
-use paceline_core::{AttemptId, Blob, Failure, OnCrash, Span, Start, Time, Told, Verdict};
+use paceline_core::{AttemptId, AttemptResult, Blob, Failure, OnCrash, Span, Start, Time, Verdict};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -148,7 +148,12 @@ impl Runner {
 }
 
 /// Runs the worker within its time; a panic is an outcome like any other (J5).
-async fn attend(worker: &dyn AnyWorker, call: Call, attempt: &Attempt, timeout: Span) -> Told {
+async fn attend(
+    worker: &dyn AnyWorker,
+    call: Call,
+    attempt: &Attempt,
+    timeout: Span,
+) -> AttemptResult {
     if !worker.sends_itself()
         && let Err(late) = call.sending()
     {
@@ -166,7 +171,7 @@ async fn attend(worker: &dyn AnyWorker, call: Call, attempt: &Attempt, timeout: 
     }
 }
 
-async fn run_out(work: &mut Running<'_>, attempt: &Attempt, timeout: Span) -> Told {
+async fn run_out(work: &mut Running<'_>, attempt: &Attempt, timeout: Span) -> AttemptResult {
     let caught = std::future::poll_fn(|context| {
         let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
         match polled {
@@ -191,9 +196,9 @@ async fn run_out(work: &mut Running<'_>, attempt: &Attempt, timeout: Span) -> To
     }
 }
 
-fn panicked(panic: &(dyn std::any::Any + Send)) -> Told {
+fn panicked(panic: &(dyn std::any::Any + Send)) -> AttemptResult {
     let failure = Failure::permanent("panic").because(&panic_text(panic));
-    Told { verdict: Verdict::Lost { failure }, announced: None }
+    AttemptResult { verdict: Verdict::Lost { failure }, announced: None }
 }
 
 /// What a panic said.
@@ -214,7 +219,7 @@ pub(crate) struct Attempt {
     started_at: AtomicU64,
     /// Whether its service has answered in full.
     answered: AtomicBool,
-    told: Mutex<Option<Told>>,
+    told: Mutex<Option<AttemptResult>>,
     clock: Arc<Clock>,
     messages: Sender<Message>,
 }
@@ -272,7 +277,7 @@ impl Attempt {
     }
 
     /// What it came to: told at once if somebody else still holds the slot, else with its ending.
-    fn tell(self: Arc<Attempt>, told: Told) {
+    fn tell(self: Arc<Attempt>, told: AttemptResult) {
         *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(told);
         if let Err(held) = Arc::try_unwrap(self).map(drop)
             && let Some(told) = held.told.lock().unwrap_or_else(PoisonError::into_inner).take()

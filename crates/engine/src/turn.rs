@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use paceline_core::{
-    Admission, AttemptId, Blob, CachedAnswer, Core, Event, Happened, JobId, Limits, Lookup, Now,
-    Numbered, Outcome, Plan, Report, Restore, RosterTerms, ServiceTerms, Setup, Span, Stamp, Start,
-    Submission, SubmitError, Time, Told, Write,
+    Admission, AttemptId, AttemptResult, Blob, CachedAnswer, Core, Event, Happened, JobId, Limits,
+    Lookup, Now, Numbered, Outcome, Plan, Report, Restore, RosterTerms, ServiceTerms, Setup, Span,
+    Stamp, Start, Submission, SubmitError, Time, Write,
 };
 use paceline_store::{Store, StoreError};
 
@@ -52,7 +52,7 @@ pub enum Input<T> {
     /// The service has answered an attempt in full; what it came to is still to be told.
     Answered(AttemptId),
     /// An attempt brought something; the number is for its retry's jitter.
-    Told(AttemptId, Told, u64),
+    Told(AttemptId, AttemptResult, u64),
     /// An attempt has really ended.
     Ended(AttemptId),
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use paceline_core::{
-    About, Announced, AttemptId, Blob, CallId, Failure, OnCrash, Span, Time, Told, Verdict,
+    About, Announced, AttemptId, AttemptResult, Blob, CallId, Failure, OnCrash, Span, Time, Verdict,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -218,11 +218,11 @@ pub struct Late;
 
 /// What an attempt came to.
 #[derive(Clone, Debug)]
-pub struct Outcome(pub(crate) Told);
+pub struct Outcome(pub(crate) AttemptResult);
 
 impl Outcome {
     fn of(verdict: Verdict) -> Outcome {
-        Outcome(Told { verdict, announced: None })
+        Outcome(AttemptResult { verdict, announced: None })
     }
 
     fn found(value: &(impl Serialize + ?Sized), conclusive: bool) -> Work {
@@ -280,13 +280,13 @@ impl Outcome {
 
 /// Why a worker gave up; any error becomes one with `?`.
 #[derive(Clone, Debug)]
-pub struct Failed(pub(crate) Box<Told>);
+pub struct Failed(pub(crate) Box<AttemptResult>);
 
 impl Failed {
     /// A failure as it stands.
     pub fn of(failure: Failure) -> Failed {
         let verdict = Verdict::Failed { failure, retry_after: None, about: About::Lane };
-        Failed(Box::new(Told { verdict, announced: None }))
+        Failed(Box::new(AttemptResult { verdict, announced: None }))
     }
 
     /// A failure that says something about this call and nothing about its upstream: a short body
@@ -294,19 +294,19 @@ impl Failed {
     /// for its lane the upstream has answered.
     pub fn of_this_call(failure: Failure) -> Failed {
         let verdict = Verdict::Failed { failure, retry_after: None, about: About::Call };
-        Failed(Box::new(Told { verdict, announced: None }))
+        Failed(Box::new(AttemptResult { verdict, announced: None }))
     }
 
     /// The upstream says that it did not process the request (HTTP/2: GOAWAY with a lower stream id,
     /// `REFUSED_STREAM`). The call keeps its place and its attempts and is sent again as soon as the
     /// limits allow, at most 20 times; then it is a failure that may be retried.
     pub fn not_processed() -> Failed {
-        Failed(Box::new(Told { verdict: Verdict::NotProcessed, announced: None }))
+        Failed(Box::new(AttemptResult { verdict: Verdict::NotProcessed, announced: None }))
     }
 
     /// A failure that is not the service's, or nobody knows: its lane takes no note of it.
     pub fn lost(failure: Failure) -> Failed {
-        Failed(Box::new(Told { verdict: Verdict::Lost { failure }, announced: None }))
+        Failed(Box::new(AttemptResult { verdict: Verdict::Lost { failure }, announced: None }))
     }
 
     /// The service wants to be left alone for so long: closes the lane (L6).
@@ -328,7 +328,7 @@ impl Failed {
 
 impl From<Late> for Failed {
     fn from(_: Late) -> Failed {
-        Failed(Box::new(Told { verdict: Verdict::Unused, announced: None }))
+        Failed(Box::new(AttemptResult { verdict: Verdict::Unused, announced: None }))
     }
 }
 

@@ -25,8 +25,8 @@ use std::sync::Arc;
 
 use paceline::turn::{Input, LaneAct};
 use paceline_core::{
-    Admission, AttemptId, Blob, JobId, LaneId, Now, Numbered, Priority, Setup, Span, Submission,
-    Time, Told, Write,
+    Admission, AttemptId, AttemptResult, Blob, JobId, LaneId, Now, Numbered, Priority, Setup, Span,
+    Submission, Time, Write,
 };
 
 pub(crate) use admitted::Answered;
@@ -56,7 +56,7 @@ impl std::fmt::Display for Violation {
 pub(crate) enum Heard {
     Started(AttemptId, Time),
     Answered(AttemptId),
-    Told(AttemptId, Told, u64),
+    Told(AttemptId, AttemptResult, u64),
     Ended(AttemptId),
     Submit(Vec<Submission>),
     Cancel(JobId),

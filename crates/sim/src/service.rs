@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use paceline_core::{About, Announced, Failure, Rate, Span, Time, Told, Verdict};
+use paceline_core::{About, Announced, AttemptResult, Failure, Rate, Span, Time, Verdict};
 
 use crate::rng::Rng;
 
@@ -12,7 +12,7 @@ pub struct Reaction {
     /// The answer comes so long after the request.
     pub(crate) after: Span,
     /// The answer.
-    pub(crate) told: Told,
+    pub(crate) told: AttemptResult,
     /// The worker says that it is answered, and tells what it came to so much later.
     pub(crate) settles: Option<Span>,
     /// After a timeout the request hangs on the wire until it is this old.
@@ -22,7 +22,7 @@ pub struct Reaction {
 impl Reaction {
     /// This answer at once.
     pub(crate) fn new(verdict: Verdict) -> Reaction {
-        let told = Told { verdict, announced: None };
+        let told = AttemptResult { verdict, announced: None };
         Reaction { after: Span::ZERO, told, settles: None, hangs: Span::ZERO }
     }
 
@@ -190,7 +190,7 @@ impl Temper {
         let hangs = Span(after.0 + rng.range(0, 20_000_000));
         let most = *rng.pick(&[2_000, 80_000, 5_000_000]);
         let settles = rng.one_in(3).then(|| Span(rng.range(0, most)));
-        Reaction { after, told: Told { verdict, announced }, settles, hangs }
+        Reaction { after, told: AttemptResult { verdict, announced }, settles, hangs }
     }
 
     fn retry_after(&self, rng: &mut Rng) -> Option<Span> {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use paceline::turn::Input;
-use paceline_core::{About, AttemptId, CallId, Failure, Mutant, Span, Start, Time, Told, Verdict};
+use paceline_core::{
+    About, AttemptId, AttemptResult, CallId, Failure, Mutant, Span, Start, Time, Verdict,
+};
 
 use crate::agenda::Next;
 use crate::service::Reaction;
@@ -110,7 +112,7 @@ impl World {
         if too_late || request.aborted {
             self.counts.unused += 1;
             self.wire.remove(&attempt);
-            let told = Told { verdict: Verdict::Unused, announced: None };
+            let told = AttemptResult { verdict: Verdict::Unused, announced: None };
             self.inbox.push(Input::Told(attempt, told, 0));
             self.inbox.push(Input::Ended(attempt));
             return;
@@ -295,7 +297,7 @@ impl World {
             Verdict::Failed { failure, retry_after: None, about: About::Lane }
         };
         let roll = self.rng.next();
-        self.inbox.push(Input::Told(attempt, Told { verdict, announced: None }, roll));
+        self.inbox.push(Input::Told(attempt, AttemptResult { verdict, announced: None }, roll));
         if disowned {
             self.inbox.push(Input::Ended(attempt));
         }

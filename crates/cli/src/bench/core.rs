@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use paceline_core::{
-    AttemptId, Core, GAP_SHARE, JobSpec, KindTerms, Limits, Now, OnCrash, Plan, Priority, Settings,
-    Setup, Span, Submission, Time, Told, Verdict, Window,
+    AttemptId, AttemptResult, Core, GAP_SHARE, JobSpec, KindTerms, Limits, Now, OnCrash, Plan,
+    Priority, Settings, Setup, Span, Submission, Time, Verdict, Window,
 };
 
 use super::stopwatch::Stopwatch;
@@ -166,8 +166,8 @@ impl Bench {
         }
         for &attempt in &ended {
             let verdict = Verdict::Done { conclusive: true, value: self.value.clone() };
-            let told = Told { verdict, announced: None };
-            self.core.report(attempt, told, self.now, 0, plan);
+            let result = AttemptResult { verdict, announced: None };
+            self.core.report(attempt, result, self.now, 0, plan);
         }
         for &attempt in &ended {
             self.core.ended(attempt, self.now, plan);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use paceline_core::{AttemptId, Blob, CachedAnswer, Outcome, Time, Told, Verdict};
+use paceline_core::{AttemptId, AttemptResult, Blob, CachedAnswer, Outcome, Time, Verdict};
 
 use super::Book;
 
@@ -18,7 +18,7 @@ pub(super) struct Kept {
 
 impl Book {
     /// A worker brought an answer: found or empty, it is kept for as long as the settings say.
-    pub(super) fn answer_heard(&mut self, attempt: AttemptId, told: &Told) {
+    pub(super) fn answer_heard(&mut self, attempt: AttemptId, told: &AttemptResult) {
         let now = self.now.time;
         let (outcome, keep) = match &told.verdict {
             Verdict::Done { conclusive, value } => {

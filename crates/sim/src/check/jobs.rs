@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use paceline_core::{
-    AttemptId, Blob, CallId, CallRecord, Callers, DueAt, JobId, JobRecord, JobSpec, Now, Outcome,
-    Priority, Reservation, Span, Terms, Time, Told, Verdict, backoff,
+    AttemptId, AttemptResult, Blob, CallId, CallRecord, Callers, DueAt, JobId, JobRecord, JobSpec,
+    Now, Outcome, Priority, Reservation, Span, Terms, Time, Verdict, backoff,
 };
 
 use super::Book;
@@ -381,7 +381,7 @@ impl Book {
     }
 
     /// What the call's worker brought.
-    pub(super) fn call_hears(&mut self, attempt: AttemptId, told: &Told, roll: u64) {
+    pub(super) fn call_hears(&mut self, attempt: AttemptId, told: &AttemptResult, roll: u64) {
         let now = self.now.time;
         let Some(lane) = self.tries.get(&attempt).and_then(|lane| self.lanes.get(lane)) else {
             return;

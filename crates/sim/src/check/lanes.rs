@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use paceline::turn::LaneAct;
 use paceline_core::{
-    About, Announced, AttemptId, Blob, CallId, GapFrom, GroupLimits, LADDER, Limits, Priority,
-    Rate, Span, Time, Told, Verdict, Window,
+    About, Announced, AttemptId, AttemptResult, Blob, CallId, GapFrom, GroupLimits, LADDER, Limits,
+    Priority, Rate, Span, Time, Verdict, Window,
 };
 
 use super::Book;
@@ -544,7 +544,7 @@ impl Book {
     }
 
     /// What an attempt says about its lane (L6, L7, L8).
-    pub(super) fn lane_hears(&mut self, attempt: AttemptId, told: &Told) {
+    pub(super) fn lane_hears(&mut self, attempt: AttemptId, told: &AttemptResult) {
         let (now, newest) = (self.now.time, self.newest);
         let Some(name) = self.tries.get(&attempt).cloned() else { return };
         let lane = self.lane(&name);

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use paceline_core::{AttemptId, Blob, JobId, Priority, Span, Time, Told, Verdict, backoff};
+use paceline_core::{
+    AttemptId, AttemptResult, Blob, JobId, Priority, Span, Time, Verdict, backoff,
+};
 
 use super::Book;
 use super::jobs::State;
@@ -105,7 +107,7 @@ impl Book {
     }
 
     /// What their attempt brought is brought to each.
-    pub(super) fn sharers_hear(&mut self, attempt: AttemptId, told: &Told, roll: u64) {
+    pub(super) fn sharers_hear(&mut self, attempt: AttemptId, told: &AttemptResult, roll: u64) {
         let now = self.now.time;
         let Some(lane) = self.tries.get(&attempt).cloned() else { return };
         let known = self.lanes.get(&lane).and_then(|lane| lane.find(attempt));

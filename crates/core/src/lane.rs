@@ -108,7 +108,7 @@ pub(crate) struct Lane {
     /// Workers of the pool that those keep (P5).
     pub(crate) workers: u32,
     /// Answered attempts, no longer in flight, whose verdict is open.
-    pub(crate) untold: u32,
+    pub(crate) unreported: u32,
     pub(crate) dirty: bool,
     pub(crate) paused: bool,
     /// Made by a template: dropped when as good as new (L10).
@@ -200,7 +200,7 @@ impl Lane {
             rss: Vec::new(),
             in_flight: 0,
             workers: 0,
-            untold: 0,
+            unreported: 0,
             pending: Pending::default(),
             last_start: [Time::ZERO; 4],
             finished: [(Time::ZERO, AttemptId::default()); 4],
@@ -387,7 +387,7 @@ impl Lane {
     /// not: nobody knows yet how the service is (L7).
     pub(crate) fn taken(&self) -> u32 {
         let probes = self.health.probing() && !Mutant::ProbeNotAwaited.on();
-        self.in_flight + if probes { self.untold } else { 0 }
+        self.in_flight + if probes { self.unreported } else { 0 }
     }
 
     /// How long its history binds anything, be it its groups.

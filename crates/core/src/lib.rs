@@ -77,7 +77,7 @@ pub use name::*;
 pub use outcome::{
     About, Announced, Answer, CallReport, Failure, JobState, Outcome, Report, Skip, Verdict,
 };
-pub use plan::{Asked, Event, Plan, Start};
+pub use plan::{CallLookup, Event, Plan, Start};
 pub use priority::*;
 pub use rate::*;
 pub use record::*;

@@ -19,7 +19,7 @@ pub struct Plan {
     /// Attempts whose work is no longer wanted.
     pub aborts: Vec<AttemptId>,
     /// Questions to the cache, to be answered within the turn.
-    pub lookups: Vec<Asked>,
+    pub lookups: Vec<CallLookup>,
     /// What to tell, once it is durable.
     pub events: Vec<Event>,
     /// What callers get whose deadline has passed while their job goes on for others (D1).
@@ -45,12 +45,12 @@ impl Plan {
     }
 }
 
-/// A call's question to the cache.
+/// One call's lookup in the cache of answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct CallLookup {
     pub(crate) job: JobId,
     pub(crate) call: u32,
-    /// The question.
+    /// The lane and the cache key.
     pub lookup: Lookup,
 }
 

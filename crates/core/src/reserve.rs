@@ -244,7 +244,7 @@ impl Core {
         let (number, priority, keeps_worker) = (known.lane, known.priority, known.keeps_worker);
         self.answered += 1;
         let lane = &mut self.lanes[number];
-        lane.untold += 1;
+        lane.unreported += 1;
         lane.finished(priority, attempt, now.time);
         if !Mutant::SlotLost.on() {
             self.free_slot(number, keeps_worker);
@@ -298,7 +298,7 @@ impl Core {
         }
         self.answered -= 1;
         let lane = &mut self.lanes[known.lane];
-        lane.untold -= u32::from(!known.reported);
+        lane.unreported -= u32::from(!known.reported);
         if Mutant::SlotFreedTwice.on() && lane.in_flight > 0 {
             self.free_slot(known.lane, known.keeps_worker);
         }

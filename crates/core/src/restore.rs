@@ -8,7 +8,7 @@ use crate::core::{Core, Moment, OnCrash};
 use crate::job::{CallId, JobId, LaneId};
 use crate::mutant::Mutant;
 use crate::outcome::{Failure, Outcome};
-use crate::plan::{Asked, Plan};
+use crate::plan::{CallLookup, Plan};
 use crate::record::{
     CallRecord, Counters, JobRecord, LaneRecord, Lookup, Membership, Record, Reservation, Write,
 };
@@ -399,7 +399,7 @@ impl Core {
                 // Its stage may have been about to start: the cache is asked, as always (C1).
                 self.step(call, Step::Ask);
                 let (job, lane) = (self.jobs[job].id, self.lanes[lane].name.clone());
-                plan.lookups.push(Asked { job, call, lookup: Lookup { lane, key } });
+                plan.lookups.push(CallLookup { job, call, lookup: Lookup { lane, key } });
                 return;
             }
             if let Some(leader) = self.find_same(lane, &key) {

@@ -267,7 +267,7 @@ impl Core {
             // that all of them share is on the wire, or comes when its retry does.
             let at = opening(Priority::Background, 1);
             let share = lane.room.taken == lane.joined;
-            let runs = lane.in_flight + lane.untold > 0;
+            let runs = lane.in_flight + lane.unreported > 0;
             let held = if share { runs } else { self.slots_are_taken(lane) };
             (!held || !share && at > now.time).then_some(at)
         };

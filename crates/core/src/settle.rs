@@ -58,7 +58,7 @@ impl Core {
         } else {
             self.cache(attempt, &result.verdict, now, plan);
         }
-        self.lanes[lane].untold -= u32::from(answered);
+        self.lanes[lane].unreported -= u32::from(answered);
         if let Some(call) = call {
             self.shared_by(call, |call| call.was_out(started_at, now.time));
             self.conclude(call, result.verdict, now, roll, plan);
@@ -115,7 +115,7 @@ impl Core {
         if let Some(mut announced) = result.announced {
             // Others on the wire, or answered since, may not be counted in what the service says
             // is left.
-            let others = (lane.in_flight + lane.untold).saturating_sub(1);
+            let others = (lane.in_flight + lane.unreported).saturating_sub(1);
             let others = if Mutant::LeftUncut.on() { 0 } else { others };
             announced.left = announced.left.map(|(left, span)| (left.saturating_sub(others), span));
             lane.announce(announced, now.time);

@@ -7,7 +7,7 @@ use crate::job::JobId;
 use crate::lane::{Cause, Demand, Lane, Opening};
 use crate::mutant::Mutant;
 use crate::outcome::{Outcome, Skip};
-use crate::plan::{Asked, Plan};
+use crate::plan::{CallLookup, Plan};
 use crate::priority::Priority;
 use crate::queue::Waiting;
 use crate::record::{CachedAnswer, CallRecord, Lookup, SettledCall, Write};
@@ -58,7 +58,7 @@ impl Core {
             self.step(call, Step::Ask);
             let lane = self.lanes[self.calls[call].lane].name.clone();
             let job = self.jobs[job].id;
-            plan.lookups.push(Asked { job, call, lookup: Lookup { lane, key } });
+            plan.lookups.push(CallLookup { job, call, lookup: Lookup { lane, key } });
         } else {
             self.hold_rss(call);
             self.join_queue(call, now, plan);
@@ -88,12 +88,12 @@ impl Core {
     /// The cache's answers to a plan's lookups: hits are outcomes, misses become calls (C1).
     pub fn looked_up(
         &mut self,
-        asked: Vec<Asked>,
+        lookups: Vec<CallLookup>,
         answers: Vec<Option<CachedAnswer>>,
         now: Now,
         plan: &mut Plan,
     ) {
-        for (Asked { job, call, lookup }, answer) in asked.into_iter().zip(answers) {
+        for (CallLookup { job, call, lookup }, answer) in lookups.into_iter().zip(answers) {
             // Its job may have ended within the turn, and its number may be another's by now.
             let still_asks = self.calls.get(call).is_some_and(|found| {
                 found.state == State::Asking && self.jobs[found.job].id == job

@@ -15,7 +15,7 @@ use crate::lane::{Cause, Contenders, Demand, Glance, Key, Lane, Standing};
 use crate::mutant::Mutant;
 use crate::outcome::{Failure, Outcome, Skip};
 use crate::plan::Plan;
-use crate::pool::{Door, Need};
+use crate::pool::{Need, SlotAccess};
 use crate::priority::Priority;
 use crate::queue::{Place, Waiting};
 use crate::settings::AcrossLanes;
@@ -450,16 +450,16 @@ impl Core {
         if any.is_empty() && interactive.is_empty() {
             return None;
         }
-        match self.pool.door(need)? {
-            Door::Any => any.first(),
-            Door::Interactive => interactive.first(),
+        match self.pool.access(need)? {
+            SlotAccess::Any => any.first(),
+            SlotAccess::Interactive => interactive.first(),
         }
     }
 
     /// Whether a call on an open lane lacks a slot of the pool.
     pub(crate) fn lacks_workers(&self) -> bool {
         let slot = Need::Slot as usize;
-        self.pool.door(Need::Slot) != Some(Door::Any)
+        self.pool.access(Need::Slot) != Some(SlotAccess::Any)
             && !(self.ready[slot].is_empty() && self.ready_interactive[slot].is_empty())
     }
 

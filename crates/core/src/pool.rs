@@ -9,10 +9,10 @@ use crate::room::Fill;
 use crate::settings::PoolSettings;
 use crate::time::Time;
 
-/// Who may take a free slot.
+/// The calls that may take a free slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Door {
-    /// Anybody.
+pub(crate) enum SlotAccess {
+    /// All calls.
     Any,
     /// Only calls submitted as interactive.
     Interactive,
@@ -63,23 +63,23 @@ impl Pool {
         u32::try_from(share).unwrap_or(u32::MAX).max(1)
     }
 
-    /// Who may start a call with this need now, if anybody.
-    pub(crate) fn door(&self, need: Need) -> Option<Door> {
-        self.door_of(self.size, need)
+    /// The calls that may start now with this need; `None` if no call may.
+    pub(crate) fn access(&self, need: Need) -> Option<SlotAccess> {
+        self.access_of(self.size, need)
     }
 
-    /// Whether a call may start though no other ends, be it when the pool has grown.
-    pub(crate) fn will_let_in(&self, need: Need, priority: Priority) -> bool {
-        match self.door_of(self.settings.max.get(), need) {
-            Some(Door::Any) => true,
-            Some(Door::Interactive) => priority == Priority::Interactive,
+    /// Returns `true` if a call may start without another one ending, now or when the pool has grown.
+    pub(crate) fn will_admit(&self, need: Need, priority: Priority) -> bool {
+        match self.access_of(self.settings.max.get(), need) {
+            Some(SlotAccess::Any) => true,
+            Some(SlotAccess::Interactive) => priority == Priority::Interactive,
             None => false,
         }
     }
 
-    fn door_of(&self, size: u32, need: Need) -> Option<Door> {
+    fn access_of(&self, size: u32, need: Need) -> Option<SlotAccess> {
         let free = match need {
-            Need::Nothing => return Some(Door::Any),
+            Need::Nothing => return Some(SlotAccess::Any),
             Need::First => self.settings.max_lanes.get().saturating_sub(self.lanes),
             Need::Slot => size.saturating_sub(self.busy),
         };
@@ -88,9 +88,9 @@ impl Pool {
         if free == 0 {
             None
         } else if free > self.settings.interactive_reserve || Mutant::ReserveIgnored.on() {
-            Some(Door::Any)
+            Some(SlotAccess::Any)
         } else {
-            Some(Door::Interactive)
+            Some(SlotAccess::Interactive)
         }
     }
 
@@ -183,29 +183,29 @@ mod tests {
     fn p3_the_last_slots_are_for_interactive_calls() {
         let mut pool = Pool::new(PoolSettings::default());
         for _ in 0..9 {
-            assert_eq!(pool.door(Need::Slot), Some(Door::Any));
+            assert_eq!(pool.access(Need::Slot), Some(SlotAccess::Any));
             pool.take(1);
         }
-        assert_eq!(pool.door(Need::Slot), Some(Door::Interactive));
+        assert_eq!(pool.access(Need::Slot), Some(SlotAccess::Interactive));
         pool.take(1);
-        assert_eq!(pool.door(Need::Slot), None);
+        assert_eq!(pool.access(Need::Slot), None);
         pool.give_back(1);
-        assert_eq!(pool.door(Need::Slot), Some(Door::Interactive));
+        assert_eq!(pool.access(Need::Slot), Some(SlotAccess::Interactive));
     }
 
     #[test]
     fn p5_the_first_call_of_a_lane_takes_no_slot_of_the_pool() {
         let mut pool = Pool::new(PoolSettings::default());
         (0..10).for_each(|_| pool.take(1));
-        assert_eq!(pool.door(Need::First), Some(Door::Any));
-        assert_eq!(pool.door(Need::Nothing), Some(Door::Any));
+        assert_eq!(pool.access(Need::First), Some(SlotAccess::Any));
+        assert_eq!(pool.access(Need::Nothing), Some(SlotAccess::Any));
         (0..999).for_each(|_| pool.take(0));
-        assert_eq!(pool.door(Need::First), Some(Door::Interactive));
+        assert_eq!(pool.access(Need::First), Some(SlotAccess::Interactive));
         pool.take(0);
-        assert_eq!((pool.door(Need::First), pool.running()), (None, 1_010));
-        assert_eq!(pool.door(Need::Nothing), Some(Door::Any));
+        assert_eq!((pool.access(Need::First), pool.running()), (None, 1_010));
+        assert_eq!(pool.access(Need::Nothing), Some(SlotAccess::Any));
         pool.give_back(0);
-        assert_eq!(pool.door(Need::First), Some(Door::Interactive));
+        assert_eq!(pool.access(Need::First), Some(SlotAccess::Interactive));
     }
 
     #[test]
@@ -217,7 +217,7 @@ mod tests {
         for running in [0, 1, 0] {
             pool.take(running);
         }
-        assert_eq!((pool.door(Need::First), pool.door(Need::Slot)), (None, None));
+        assert_eq!((pool.access(Need::First), pool.access(Need::Slot)), (None, None));
     }
 
     #[test]
@@ -257,7 +257,7 @@ mod tests {
         assert!(pool.grow(second(0)));
         (0..10).for_each(|_| pool.take(1));
         pool.adjust(Fill::Low, second(5));
-        assert_eq!((pool.size(), pool.door(Need::Slot)), (11, Some(Door::Interactive)));
+        assert_eq!((pool.size(), pool.access(Need::Slot)), (11, Some(SlotAccess::Interactive)));
         assert!(pool.grow(second(5)));
     }
 

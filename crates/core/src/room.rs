@@ -283,7 +283,7 @@ impl Core {
     fn lacks_worker(&self, lane: &Lane, priority: Priority, call: u32) -> bool {
         let need = self.need(lane, call);
         let has_its_share = need == Need::Slot && lane.workers > self.pool.lane_cap();
-        has_its_share || !self.pool.will_let_in(need, priority)
+        has_its_share || !self.pool.will_admit(need, priority)
     }
 
     /// When a call of any lane may leave its queue. All lanes are looked at, once in a turn however

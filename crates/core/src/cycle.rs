@@ -19,7 +19,7 @@ use crate::rosters::{RUN_KEY, Roster, Service, run_key};
 use crate::service::{
     RosterRecord, RosterTerms, ServiceRecord, ServiceResult, ServiceRun, ServiceTerms,
 };
-use crate::submit::Entry;
+use crate::submit::Origin;
 use crate::time::{Now, Time};
 
 /// A service that does not exist.
@@ -199,7 +199,7 @@ impl Core {
         if Mutant::ServiceTwice.on() {
             job.spec.key = None;
         }
-        match self.submit_as(Entry::Due, job, now, plan) {
+        match self.submit_as(Origin::Service, job, now, plan) {
             Ok(Admission::Accepted(job) | Admission::Joined(job)) => self.begun(service, job),
             Ok(other) => unreachable!("due work enters, but not as {other:?}"),
             Err(error) => failed(&error.to_string()),

@@ -23,13 +23,13 @@ use crate::time::{LONGEST_SPAN, Now, Span, Time};
 /// Stands for a lane that does not exist yet.
 pub(crate) const NO_LANE: u32 = u32::MAX;
 
-/// How a job comes in.
+/// Where a job comes from: that decides whether it needs room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Entry {
-    /// As something new, if there is room (Q1).
-    New,
-    /// As work that is due, which always enters (Q2).
-    Due,
+pub(crate) enum Origin {
+    /// A caller: the job needs room in the queue (Q1).
+    Caller,
+    /// A service that is due: its run always enters (Q2).
+    Service,
 }
 
 impl Core {
@@ -40,12 +40,12 @@ impl Core {
         now: Now,
         plan: &mut Plan,
     ) -> Result<Admission, SubmitError> {
-        self.submit_as(Entry::New, submission, now, plan)
+        self.submit_as(Origin::Caller, submission, now, plan)
     }
 
     pub(crate) fn submit_as(
         &mut self,
-        entry: Entry,
+        origin: Origin,
         submission: Submission,
         now: Now,
         plan: &mut Plan,
@@ -61,7 +61,7 @@ impl Core {
         if let Some(never @ Admission::TooLate { retry_at: None, .. }) = late {
             return Ok(never);
         }
-        let bound = entry == Entry::New && due.is_none() && !Mutant::NoBound.on();
+        let bound = origin == Origin::Caller && due.is_none() && !Mutant::NoBound.on();
         if bound && let Some(refused) = self.refusal(&submission, kind, &lanes, now)? {
             return Ok(refused);
         }

@@ -3,7 +3,7 @@
 use crate::lane::{Cause, Contenders, Key, Opening};
 use crate::ledger::Ledger;
 use crate::limits::GroupLimits;
-use crate::pending::Pending;
+use crate::pending::PendingStarts;
 use crate::time::{Span, Time};
 use crate::waits::WaitsByCost;
 
@@ -27,7 +27,7 @@ pub(crate) struct Group {
     /// Waiting calls of all its lanes by their `max_wait` (W1).
     pub(crate) waits: WaitsByCost,
     pub(crate) in_flight: u32,
-    pub(crate) pending: Pending,
+    pub(crate) pending: PendingStarts,
     pub(crate) last_start: Time,
     pub(crate) ledger: Ledger,
     /// Its best lanes that may go now, by what they need.
@@ -45,7 +45,7 @@ impl Group {
             interactive: Contenders::default(),
             waits: WaitsByCost::default(),
             in_flight: 0,
-            pending: Pending::default(),
+            pending: PendingStarts::default(),
             last_start: Time::ZERO,
             ledger: Ledger::default(),
             standing: GroupStanding::default(),

@@ -9,7 +9,7 @@ use crate::ledger::Ledger;
 use crate::limits::{GapFrom, GroupLimits, Limits, MOST_SLACK, MOST_WINDOWS, Portion, Window};
 use crate::mutant::Mutant;
 use crate::outcome::Announced;
-use crate::pending::Pending;
+use crate::pending::PendingStarts;
 use crate::pool::Need;
 use crate::priority::Priority;
 use crate::queue::Queues;
@@ -140,7 +140,7 @@ pub(crate) struct Lane {
     /// When each of its windows was introduced (L11).
     pub(crate) since: [Time; MOST_WINDOWS],
     pub(crate) standing: Standing,
-    pub(crate) pending: Pending,
+    pub(crate) pending: PendingStarts,
     pub(crate) health: Health,
     /// How often it started lately (L7).
     pub(crate) recent: Recent,
@@ -201,7 +201,7 @@ impl Lane {
             in_flight: 0,
             workers: 0,
             unreported: 0,
-            pending: Pending::default(),
+            pending: PendingStarts::default(),
             last_start: [Time::ZERO; 4],
             finished: [(Time::ZERO, AttemptId::default()); 4],
             ledger: Ledger::default(),

@@ -14,8 +14,9 @@ pub(crate) const EXACT_ENTRIES: usize = 4_096;
 /// A merged entry is late by at most this part of its window.
 const GRAINS_PER_WINDOW: u64 = 1_024;
 
+/// One attempt, or several neighbours that were merged at the latest of their moments.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct LedgerEntry {
     /// When it arrived at the latest, by its start; while that is not known, by its `send_by`.
     at: Time,
     /// Cost of this and all earlier entries together.
@@ -28,7 +29,7 @@ struct Entry {
 /// Attempts by the moment they count at.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<LedgerEntry>,
     /// The sum below the first entry.
     floor: u64,
     merge_at: usize,
@@ -69,7 +70,7 @@ impl Ledger {
             self.entries.partition_point(|entry| entry.at <= at)
         };
         let sum = self.sum_below(place) + u64::from(cost);
-        self.entries.insert(place, Entry { at, sum, attempt, open });
+        self.entries.insert(place, LedgerEntry { at, sum, attempt, open });
         for entry in self.entries.range_mut(place + 1..) {
             entry.sum += u64::from(cost);
         }
@@ -92,7 +93,7 @@ impl Ledger {
         while place > 0 && self.entries[place - 1].at > at {
             let cost = self.entries[place - 1].sum - self.sum_below(place - 1);
             let sum = self.entries[place].sum;
-            self.entries[place] = Entry { sum, ..self.entries[place - 1] };
+            self.entries[place] = LedgerEntry { sum, ..self.entries[place - 1] };
             self.entries[place - 1].sum = sum - cost;
             place -= 1;
         }
@@ -167,7 +168,7 @@ impl Ledger {
             let seen_by = windows.iter().filter(|per| **per >= age).min();
             seen_by.map_or(1, |per| (per.0 / GRAINS_PER_WINDOW).max(1))
         };
-        let mut kept: VecDeque<Entry> = VecDeque::with_capacity(self.entries.len());
+        let mut kept: VecDeque<LedgerEntry> = VecDeque::with_capacity(self.entries.len());
         for &entry in &self.entries {
             if let Some(last) = kept.back() {
                 let width = grain(entry.at);

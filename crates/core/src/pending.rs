@@ -6,20 +6,21 @@ use crate::job::AttemptId;
 use crate::priority::Priority;
 use crate::time::Time;
 
-type Entry = (Time, AttemptId, Priority);
+/// The latest moment of arrival, the attempt and its priority.
+type PendingStart = (Time, AttemptId, Priority);
 
 /// Few at a time, and nearly always joined at the back and left at the front.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Pending(VecDeque<Entry>);
+pub(crate) struct PendingStarts(VecDeque<PendingStart>);
 
-impl Pending {
-    pub(crate) fn insert(&mut self, entry: Entry) {
-        let place = self.0.partition_point(|other| *other < entry);
-        self.0.insert(place, entry);
+impl PendingStarts {
+    pub(crate) fn insert(&mut self, start: PendingStart) {
+        let place = self.0.partition_point(|other| *other < start);
+        self.0.insert(place, start);
     }
 
-    pub(crate) fn remove(&mut self, entry: &Entry) {
-        if let Ok(place) = self.0.binary_search(entry) {
+    pub(crate) fn remove(&mut self, start: &PendingStart) {
+        if let Ok(place) = self.0.binary_search(start) {
             self.0.remove(place);
         }
     }
@@ -35,7 +36,7 @@ impl Pending {
         self.0.is_empty()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Entry> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = PendingStart> {
         self.0.iter().copied()
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::job::AttemptId;
 use crate::outcome::Outcome;
-use crate::queue::Place;
+use crate::queue::QueuePlace;
 use crate::time::{Span, Time};
 
 /// Where a call is in its life.
@@ -82,7 +82,7 @@ pub(crate) struct Call {
     pub(crate) cached: bool,
     /// Whether its lane counts it as its kind's rss call (D3).
     pub(crate) rss: bool,
-    pub(crate) place: Place,
+    pub(crate) place: QueuePlace,
     pub(crate) retry_at: Time,
     /// Its budget for a closed lane; `ANY_WAIT` for none.
     pub(crate) max_wait: Span,
@@ -137,7 +137,7 @@ impl Call {
             state: State::Staged,
             cached: false,
             rss: false,
-            place: Place::default(),
+            place: QueuePlace::default(),
             retry_at: Time::ZERO,
             max_wait: ANY_WAIT,
             attempts: 0,

@@ -17,7 +17,7 @@ use crate::outcome::{Failure, Outcome, Skip};
 use crate::plan::Plan;
 use crate::pool::{Need, SlotAccess};
 use crate::priority::Priority;
-use crate::queue::{Place, Waiting};
+use crate::queue::{QueuePlace, Waiting};
 use crate::settings::AcrossLanes;
 use crate::time::{Now, Span, Time};
 use crate::timetable::Timetable;
@@ -31,7 +31,7 @@ struct Head {
     /// Who goes, and the place of its queue's oldest call: with several tenants another one may.
     call: u32,
     cost: NonZeroU32,
-    oldest: Place,
+    oldest: QueuePlace,
     /// When its queue ranks higher, or others take turns, if ever.
     rises_at: Time,
 }
@@ -41,7 +41,7 @@ const NO_HEAD: Head = Head {
     priority: Priority::Background,
     call: 0,
     cost: NonZeroU32::MIN,
-    oldest: Place { joined_at: Time::NEVER, seq: u64::MAX },
+    oldest: QueuePlace { joined_at: Time::NEVER, seq: u64::MAX },
     rises_at: Time::NEVER,
 };
 

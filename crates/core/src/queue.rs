@@ -10,9 +10,10 @@ use std::num::NonZeroU32;
 use crate::priority::Priority;
 use crate::time::{Span, Time};
 
-/// A call's place: who joined the queue first, then who was submitted first.
+/// A call's place in the queue of its lane: calls that joined earlier come first, then those that were
+/// submitted earlier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct QueuePlace {
     pub(crate) joined_at: Time,
     /// Job and call number in one.
     pub(crate) seq: u64,
@@ -21,7 +22,7 @@ pub(crate) struct Place {
 /// A waiting call, with what its lane asks about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Waiting {
-    pub(crate) place: Place,
+    pub(crate) place: QueuePlace,
     pub(crate) call: u32,
     pub(crate) cost: NonZeroU32,
 }
@@ -46,7 +47,7 @@ struct Line {
     blank: u32,
     /// Calls that came back to a place before the ring's last, if any did.
     #[expect(clippy::box_collection, reason = "empty in nearly all queues: a pointer is smaller")]
-    returned: Option<Box<BTreeMap<Place, Waiting>>>,
+    returned: Option<Box<BTreeMap<QueuePlace, Waiting>>>,
 }
 
 impl Line {
@@ -69,7 +70,7 @@ impl Line {
         }
     }
 
-    fn remove(&mut self, place: Place) {
+    fn remove(&mut self, place: QueuePlace) {
         if let Some(returned) = &mut self.returned
             && returned.remove(&place).is_some()
         {
@@ -104,7 +105,7 @@ impl Line {
     }
 
     /// How many satisfy `before`, which holds for older calls and then no more; up to `most`.
-    fn count(&self, before: impl Fn(Place) -> bool, most: usize) -> usize {
+    fn count(&self, before: impl Fn(QueuePlace) -> bool, most: usize) -> usize {
         let ring = self.ring.iter().filter(|waiting| waiting.call != GONE);
         let ring = ring.take(most).take_while(|waiting| before(waiting.place)).count();
         let returned = self.returned.iter().flat_map(|returned| returned.keys());
@@ -130,8 +131,8 @@ struct Tenant {
 #[derive(Clone, Debug, Default)]
 struct Level {
     /// By their last turn, then by their oldest call.
-    order: BTreeSet<(u64, Place, u32)>,
-    by_age: BTreeSet<(Place, u32)>,
+    order: BTreeSet<(u64, QueuePlace, u32)>,
+    by_age: BTreeSet<(QueuePlace, u32)>,
 }
 
 /// Tenants in turn, among those whose oldest call has risen most (P2, P4).
@@ -155,7 +156,7 @@ impl Turns {
         self.step_in(tenant, before);
     }
 
-    fn remove(&mut self, tenant: u32, place: Place, leaves: Leaves) {
+    fn remove(&mut self, tenant: u32, place: QueuePlace, leaves: Leaves) {
         self.step_out(tenant);
         let known = self.tenants.get_mut(&tenant).expect("a queued call has its tenant's line");
         let before = known.line.head();
@@ -233,7 +234,7 @@ impl Turns {
         self.tenants[tenant].line.head()
     }
 
-    fn oldest(&self) -> Option<Place> {
+    fn oldest(&self) -> Option<QueuePlace> {
         let oldest = self.levels.iter().filter_map(|level| level.by_age.first());
         oldest.map(|(place, _)| *place).min()
     }
@@ -243,8 +244,8 @@ impl Turns {
     fn ahead(
         &self,
         tenant: u32,
-        place: Place,
-        risen: impl Fn(Place) -> usize,
+        place: QueuePlace,
+        risen: impl Fn(QueuePlace) -> usize,
         most: usize,
     ) -> usize {
         let Some(own) = self.tenants.get(&tenant) else { return 0 };
@@ -283,7 +284,7 @@ impl Queue {
     }
 
     /// Who has waited longest, whosever turn it is.
-    pub(crate) fn oldest(&self) -> Option<Place> {
+    pub(crate) fn oldest(&self) -> Option<QueuePlace> {
         match &self.turns {
             Some(turns) => turns.oldest(),
             None => self.line.head().map(|head| head.place),
@@ -322,7 +323,7 @@ impl Queue {
         }
     }
 
-    fn remove(&mut self, tenant: u32, place: Place, leaves: Leaves) {
+    fn remove(&mut self, tenant: u32, place: QueuePlace, leaves: Leaves) {
         match &mut self.turns {
             Some(turns) => turns.remove(tenant, place, leaves),
             None => self.line.remove(place),
@@ -334,8 +335,8 @@ impl Queue {
     pub(crate) fn ahead(
         &self,
         tenant: u32,
-        place: Place,
-        risen: impl Fn(Place) -> usize,
+        place: QueuePlace,
+        risen: impl Fn(QueuePlace) -> usize,
         most: usize,
     ) -> usize {
         match &self.turns {
@@ -345,7 +346,7 @@ impl Queue {
     }
 
     /// Calls for which `limit` holds, which it does for older ones; whatever the tenants' turns.
-    pub(crate) fn before(&self, limit: impl Fn(Place) -> bool, most: usize) -> usize {
+    pub(crate) fn before(&self, limit: impl Fn(QueuePlace) -> bool, most: usize) -> usize {
         match &self.turns {
             Some(turns) => {
                 let lines = turns.tenants.values().map(|tenant| &tenant.line);
@@ -398,7 +399,7 @@ impl Queues {
 
     /// Where several tenants take turns: the place of the oldest call, as which the queue ranks (P1,
     /// P2, P4), and when tenants must be looked at again because calls have aged.
-    pub(crate) fn turns(&self, priority: Priority, age_after: Span) -> Option<(Place, Time)> {
+    pub(crate) fn turns(&self, priority: Priority, age_after: Span) -> Option<(QueuePlace, Time)> {
         let place = priority.index();
         if self.in_turns & (1 << place) == 0 {
             return None;
@@ -422,16 +423,16 @@ impl Queues {
     }
 
     /// Takes a call out; its tenant keeps its turn.
-    pub(crate) fn remove(&mut self, priority: Priority, tenant: u32, place: Place) {
+    pub(crate) fn remove(&mut self, priority: Priority, tenant: u32, place: QueuePlace) {
         self.take(priority, tenant, place, Leaves::Withdrawn);
     }
 
     /// Takes a call out because it goes; its tenant has had its turn.
-    pub(crate) fn serve(&mut self, priority: Priority, tenant: u32, place: Place) {
+    pub(crate) fn serve(&mut self, priority: Priority, tenant: u32, place: QueuePlace) {
         self.take(priority, tenant, place, Leaves::Served);
     }
 
-    fn take(&mut self, priority: Priority, tenant: u32, place: Place, leaves: Leaves) {
+    fn take(&mut self, priority: Priority, tenant: u32, place: QueuePlace, leaves: Leaves) {
         let queue = &mut self.by_priority[priority.index()];
         queue.remove(tenant, place, leaves);
         self.heads[priority.index()] = queue.head();
@@ -453,8 +454,8 @@ mod tests {
 
     use Priority::Rss;
 
-    fn place(seq: u64) -> Place {
-        Place { joined_at: Time(seq), seq }
+    fn place(seq: u64) -> QueuePlace {
+        QueuePlace { joined_at: Time(seq), seq }
     }
 
     fn waiting(call: u32) -> Waiting {

@@ -179,13 +179,13 @@ impl Core {
         for priority in crate::priority::Priority::ALL {
             let queue = lane.queues.of(priority);
             ahead += if priority == job.priority {
-                let risen = |place: crate::queue::Place| {
+                let risen = |place: crate::queue::QueuePlace| {
                     let (rank, _) = self.rank(priority, place.joined_at, now.time);
                     priority.index() - rank.index()
                 };
                 queue.ahead(job.tenant, call.place, risen, MOST_AHEAD)
             } else {
-                let goes_first = |place: crate::queue::Place| {
+                let goes_first = |place: crate::queue::QueuePlace| {
                     let (rank, _) = self.rank(priority, place.joined_at, now.time);
                     (rank, place) < (own_rank, call.place)
                 };

@@ -198,7 +198,7 @@ impl Builder {
         match self.path {
             Some(path) => {
                 let open = if self.accept_older { Sqlite::open_older } else { Sqlite::open };
-                let store = open(&path)?.with_front(self.cache_bytes);
+                let store = open(&path)?.with_cache(self.cache_bytes);
                 start(setup, store, workers, keep, also)
             }
             None => start(setup, Memory::default(), workers, keep, also),

@@ -103,7 +103,7 @@ impl Place {
         let lookups: Vec<Lookup> = keys.iter().map(|key| lookup(key)).collect();
         let warm = self.store().answers(&lookups, Time(now)).expect("answers");
         let cold = self.reopen().answers(&lookups, Time(now)).expect("answers");
-        assert_eq!(warm, cold, "memory in front changes nothing");
+        assert_eq!(warm, cold, "the cache changes nothing");
         cold
     }
 

@@ -1,8 +1,8 @@
 //! Where promises survive: the verbs of a store, and the stores that keep them.
 
+mod answer_cache;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
-mod front;
 mod memory;
 mod sqlite;
 

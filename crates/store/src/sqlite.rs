@@ -20,7 +20,7 @@ use paceline_core::{Blob, CachedAnswer, JobId, Lookup, Numbered, Record, Stamp, 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use crate::front::{Found, Front};
+use crate::answer_cache::{AnswerCache, Cached};
 use crate::{Among, Cursor, PRUNE_STEP, Store, StoreError, StoredJob};
 use apply::{Known, Writer};
 use forms::Buffer;
@@ -45,7 +45,7 @@ pub struct Sqlite {
     outlives: Outlives,
     known: Option<Known>,
     buffer: Buffer,
-    front: Front,
+    cache: AnswerCache,
 }
 
 /// Whether the store answers (B4).
@@ -74,7 +74,7 @@ impl Sqlite {
     }
 
     /// The memory that holds answers in front of the file, unless told otherwise.
-    pub const FRONT_BYTES: usize = 16 << 20;
+    pub const CACHE_BYTES: usize = 16 << 20;
 
     /// Opens the store at `path`, or makes a new one there.
     ///
@@ -115,14 +115,14 @@ impl Sqlite {
             outlives: Outlives::Machine,
             known: None,
             buffer: Buffer::default(),
-            front: Front::new(Sqlite::FRONT_BYTES),
+            cache: AnswerCache::new(Sqlite::CACHE_BYTES),
         })
     }
 
     /// The same store with another bound on the memory in front of its answers.
     #[must_use]
-    pub fn with_front(mut self, max_bytes: usize) -> Sqlite {
-        self.front = Front::new(max_bytes);
+    pub fn with_cache(mut self, max_bytes: usize) -> Sqlite {
+        self.cache = AnswerCache::new(max_bytes);
         self
     }
 
@@ -211,7 +211,7 @@ impl Sqlite {
         })?;
         for write in writes {
             if let Write::Answer(answer) = write {
-                self.front.keep(answer.clone());
+                self.cache.keep(answer.clone());
             }
         }
         Ok(())
@@ -229,7 +229,7 @@ impl Sqlite {
             statement.query_row(values, |row| load::answer(row, lookup)).optional()
         })?;
         let fresh = stored.filter(|answer| now < answer.expires_at);
-        Ok(fresh.inspect(|answer| self.front.keep(answer.clone())))
+        Ok(fresh.inspect(|answer| self.cache.keep(answer.clone())))
     }
 
     /// The first few questions whose answers have expired.
@@ -339,10 +339,10 @@ impl Store for Sqlite {
         self.usable()?;
         let mut answers = Vec::with_capacity(lookups.len());
         for lookup in lookups {
-            let answer = match self.front.find(lookup, now) {
-                Found::Here(answer) => Some(answer),
-                Found::Expired => None,
-                Found::Elsewhere => self.stored_answer(lookup, now)?,
+            let answer = match self.cache.find(lookup, now) {
+                Cached::Hit(answer) => Some(answer),
+                Cached::Expired => None,
+                Cached::Miss => self.stored_answer(lookup, now)?,
             };
             answers.push(answer);
         }
@@ -446,7 +446,7 @@ impl Store for Sqlite {
             questions.iter().try_for_each(|(lane, key)| writer.run(Sql::DropAnswer, (lane, key)))
         })?;
         for (lane, key) in &questions {
-            self.front.forget(&lane.as_str().into(), &key.as_slice().into());
+            self.cache.forget(&lane.as_str().into(), &key.as_slice().into());
         }
         Ok(old.jobs.len() + questions.len())
     }
@@ -596,13 +596,13 @@ mod tests {
 
     #[test]
     fn sqlite_keeps_the_promises_of_a_store_however_small_the_memory_in_front() {
-        for bytes in [0, 1_000, Sqlite::FRONT_BYTES] {
+        for bytes in [0, 1_000, Sqlite::CACHE_BYTES] {
             crate::conformance::all(&mut || {
                 let directory = tempfile::tempdir().expect("a directory");
                 let path = directory.path().join("store.db");
                 Box::new(move || {
                     let _alive = &directory;
-                    Box::new(Sqlite::open(&path).expect("a store").with_front(bytes))
+                    Box::new(Sqlite::open(&path).expect("a store").with_cache(bytes))
                 })
             });
         }

@@ -1,4 +1,4 @@
-//! Memory in front of the stored answers (C2), bounded in bytes.
+//! Memory in cache of the stored answers (C2), bounded in bytes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use paceline_core::{Blob, CachedAnswer, Lookup, Time};
 
 /// What an entry costs besides its bytes: its places in both maps and its shared allocations.
-const ENTRY: usize = 256;
+const ENTRY_OVERHEAD: usize = 256;
 
 type Key = (Arc<str>, Blob);
 
@@ -15,48 +15,54 @@ type Key = (Arc<str>, Blob);
 /// It may hold less than the store but never anything else: an entry is replaced or taken out in
 /// the same step as the stored answer.
 #[derive(Debug)]
-pub(crate) struct Front {
+pub(crate) struct AnswerCache {
     max_bytes: usize,
     bytes: usize,
     uses: u64,
-    answers: BTreeMap<Key, Entry>,
+    answers: BTreeMap<Key, CachedEntry>,
     by_use: BTreeMap<u64, Key>,
 }
 
-/// What the front knows about a question.
+/// What the cache knows about a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum Cached {
     /// The stored answer.
-    Here(CachedAnswer),
+    Hit(CachedAnswer),
     /// The stored answer has expired.
     Expired,
     /// Nothing: ask the store.
-    Elsewhere,
+    Miss,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct CachedEntry {
     answer: CachedAnswer,
     used: u64,
 }
 
-impl Front {
-    pub(crate) fn new(max_bytes: usize) -> Front {
-        Front { max_bytes, bytes: 0, uses: 0, answers: BTreeMap::new(), by_use: BTreeMap::new() }
+impl AnswerCache {
+    pub(crate) fn new(max_bytes: usize) -> AnswerCache {
+        AnswerCache {
+            max_bytes,
+            bytes: 0,
+            uses: 0,
+            answers: BTreeMap::new(),
+            by_use: BTreeMap::new(),
+        }
     }
 
     /// What is known without asking the store.
-    pub(crate) fn find(&mut self, lookup: &Lookup, now: Time) -> Found {
+    pub(crate) fn find(&mut self, lookup: &Lookup, now: Time) -> Cached {
         let key = (lookup.lane.clone(), lookup.key.clone());
-        let Some(entry) = self.answers.get_mut(&key) else { return Found::Elsewhere };
+        let Some(entry) = self.answers.get_mut(&key) else { return Cached::Miss };
         self.uses += 1;
         self.by_use.remove(&entry.used);
         entry.used = self.uses;
         self.by_use.insert(self.uses, key);
         if now < entry.answer.expires_at {
-            Found::Here(entry.answer.clone())
+            Cached::Hit(entry.answer.clone())
         } else {
-            Found::Expired
+            Cached::Expired
         }
     }
 
@@ -65,7 +71,7 @@ impl Front {
         let key = (answer.lane.clone(), answer.key.clone());
         self.forget(&key.0, &key.1);
         let size = size(&answer);
-        // One answer must not empty the whole front only to find that it does not fit either.
+        // One answer must not empty the whole cache only to find that it does not fit either.
         if size > self.max_bytes {
             return;
         }
@@ -76,7 +82,7 @@ impl Front {
         self.uses += 1;
         self.bytes += size;
         self.by_use.insert(self.uses, key.clone());
-        self.answers.insert(key, Entry { answer, used: self.uses });
+        self.answers.insert(key, CachedEntry { answer, used: self.uses });
     }
 
     /// The stored answer is gone, or another one.
@@ -90,7 +96,7 @@ impl Front {
 
 fn size(answer: &CachedAnswer) -> usize {
     let value = answer.value.as_ref().map_or(0, |found| found.value.len());
-    ENTRY + answer.lane.len() + answer.key.len() + value
+    ENTRY_OVERHEAD + answer.lane.len() + answer.key.len() + value
 }
 
 #[cfg(test)]
@@ -115,21 +121,21 @@ mod tests {
 
     #[test]
     fn the_answer_unused_for_longest_makes_room() {
-        let mut front = Front::new(2 * size(&answer(0, 100, 9)));
-        front.keep(answer(1, 100, 9));
-        front.keep(answer(2, 100, 9));
-        assert_ne!(front.find(&lookup(1), Time(0)), Found::Elsewhere);
-        front.keep(answer(3, 100, 9));
-        assert_ne!(front.find(&lookup(1), Time(0)), Found::Elsewhere);
-        assert_eq!(front.find(&lookup(2), Time(0)), Found::Elsewhere);
+        let mut cache = AnswerCache::new(2 * size(&answer(0, 100, 9)));
+        cache.keep(answer(1, 100, 9));
+        cache.keep(answer(2, 100, 9));
+        assert_ne!(cache.find(&lookup(1), Time(0)), Cached::Miss);
+        cache.keep(answer(3, 100, 9));
+        assert_ne!(cache.find(&lookup(1), Time(0)), Cached::Miss);
+        assert_eq!(cache.find(&lookup(2), Time(0)), Cached::Miss);
     }
 
     #[test]
     fn c2_an_answer_is_not_used_from_the_moment_it_expires() {
-        let mut front = Front::new(10_000);
-        front.keep(answer(1, 10, 5));
-        assert_eq!(front.find(&lookup(1), Time(4)), Found::Here(answer(1, 10, 5)));
-        assert_eq!(front.find(&lookup(1), Time(5)), Found::Expired);
+        let mut cache = AnswerCache::new(10_000);
+        cache.keep(answer(1, 10, 5));
+        assert_eq!(cache.find(&lookup(1), Time(4)), Cached::Hit(answer(1, 10, 5)));
+        assert_eq!(cache.find(&lookup(1), Time(5)), Cached::Expired);
     }
 
     #[derive(Clone, Debug)]
@@ -151,31 +157,31 @@ mod tests {
     proptest! {
         #[test]
         fn it_stays_within_its_bound_and_agrees_with_the_store(steps in steps(), max in 0..5_000usize) {
-            let mut front = Front::new(max);
+            let mut cache = AnswerCache::new(max);
             let mut store = BTreeMap::new();
             for step in steps {
                 match step {
                     Step::Keep(key, bytes, expires_at) => {
-                        front.keep(answer(key, bytes, expires_at));
+                        cache.keep(answer(key, bytes, expires_at));
                         store.insert(key, answer(key, bytes, expires_at));
                     }
                     Step::Find(key, now) => {
                         let stored = store.get(&key).filter(|a| Time(now) < a.expires_at).cloned();
-                        match front.find(&lookup(key), Time(now)) {
-                            Found::Here(found) => prop_assert_eq!(Some(found), stored),
-                            Found::Expired => prop_assert_eq!(None, stored),
-                            Found::Elsewhere => {}
+                        match cache.find(&lookup(key), Time(now)) {
+                            Cached::Hit(found) => prop_assert_eq!(Some(found), stored),
+                            Cached::Expired => prop_assert_eq!(None, stored),
+                            Cached::Miss => {}
                         }
                     }
                     Step::Forget(key) => {
-                        front.forget(&lookup(key).lane, &lookup(key).key);
+                        cache.forget(&lookup(key).lane, &lookup(key).key);
                         store.remove(&key);
                     }
                 }
-                let held: usize = front.answers.values().map(|entry| size(&entry.answer)).sum();
-                prop_assert_eq!(held, front.bytes);
-                prop_assert!(front.bytes <= max);
-                prop_assert_eq!(front.answers.len(), front.by_use.len());
+                let held: usize = cache.answers.values().map(|entry| size(&entry.answer)).sum();
+                prop_assert_eq!(held, cache.bytes);
+                prop_assert!(cache.bytes <= max);
+                prop_assert_eq!(cache.answers.len(), cache.by_use.len());
             }
         }
     }

@@ -8,7 +8,7 @@ mod leaving;
 mod load;
 mod lock;
 mod mark;
-mod place;
+mod open_files;
 mod schema;
 mod statements;
 
@@ -26,7 +26,7 @@ use apply::{Known, Writer};
 use forms::Buffer;
 use lock::Lock;
 use mark::Mark;
-use place::Place;
+use open_files::{FilesCheck, OpenFiles};
 use statements::Sql;
 
 pub use backup::{Backup, BackupError, Copied, Older, backup};
@@ -40,7 +40,7 @@ pub struct Sqlite {
     path: PathBuf,
     state: State,
     mark: Mark,
-    place: Place,
+    files: OpenFiles,
     /// What the last commit was to outlive, and so how the connection syncs.
     outlives: Outlives,
     known: Option<Known>,
@@ -100,7 +100,7 @@ impl Sqlite {
         let mark = Mark::found(&connection).map_err(fault)?;
         let failed =
             |error: io::Error| StoreError::Failed { path: path.clone(), source: error.into() };
-        let place = Place::of(&path).map_err(failed)?;
+        let files = OpenFiles::of(&path).map_err(failed)?;
         // Not earlier: whoever fails to open a store takes its mark not out, and so leaves its log.
         connection
             .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
@@ -111,7 +111,7 @@ impl Sqlite {
             path,
             state: State::Usable,
             mark,
-            place,
+            files,
             outlives: Outlives::Machine,
             known: None,
             buffer: Buffer::default(),
@@ -142,7 +142,7 @@ impl Sqlite {
         }
         let set = self.mark.set(&self.connection);
         self.mark = set.map_err(|error| schema::explain(&self.path, error))?;
-        self.place = self.place.with_log(&self.path).map_err(|error| self.failed(error))?;
+        self.files = self.files.with_log(&self.path).map_err(|error| self.failed(error))?;
         Ok(())
     }
 
@@ -283,9 +283,9 @@ impl Store for Sqlite {
 
     fn check(&mut self) -> Result<(), StoreError> {
         self.usable()?;
-        match self.place.look(&self.path).map_err(|error| self.failed(error))? {
-            place::Found::Here => {}
-            place::Found::LogGone | place::Found::Elsewhere => {
+        match self.files.check(&self.path).map_err(|error| self.failed(error))? {
+            FilesCheck::InPlace => {}
+            FilesCheck::LogGone | FilesCheck::Gone => {
                 self.state = State::Gone;
                 return self.usable();
             }
@@ -456,10 +456,10 @@ impl Drop for Sqlite {
     /// A clean close takes the mark out. Where that fails the log stays beside the file, as after a
     /// kill: a file with the mark and without a log would be refused.
     fn drop(&mut self) {
-        let ours = match self.place.look(&self.path) {
-            Ok(place::Found::Here | place::Found::LogGone) => self.state != State::Unknown,
+        let ours = match self.files.check(&self.path) {
+            Ok(FilesCheck::InPlace | FilesCheck::LogGone) => self.state != State::Unknown,
             // The log at that path may be another store's.
-            Ok(place::Found::Elsewhere) | Err(_) => false,
+            Ok(FilesCheck::Gone) | Err(_) => false,
         };
         if !ours || self.mark.clear(&self.connection).is_err() {
             self.leave_log();

@@ -7,51 +7,51 @@ use std::path::Path;
 
 use super::mark;
 
-/// Which file it is, whatever it is called.
+/// Device and number: a file whatever its name.
 type Inode = (u64, u64);
 
-/// The files that this process has open, by what they are.
+/// The files that this process has open, by their inodes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct OpenFiles {
     file: Inode,
     /// The log, once something was written to it.
     log: Option<Inode>,
 }
 
-/// What became of them.
+/// The result of looking at their paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
-    /// They are where they were.
-    Here,
+pub(super) enum FilesCheck {
+    /// Both are where they were opened.
+    InPlace,
     /// The log is gone. The connection still has it, and can move it into the file.
     LogGone,
     /// The file is gone, or another one has its name or its log's.
-    Elsewhere,
+    Gone,
 }
 
-impl Place {
+impl OpenFiles {
     /// The file that was just opened at `path`.
-    pub(super) fn of(path: &Path) -> io::Result<Place> {
+    pub(super) fn of(path: &Path) -> io::Result<OpenFiles> {
         let file = inode(path)?.ok_or(ErrorKind::NotFound)?;
-        Ok(Place { file, log: None })
+        Ok(OpenFiles { file, log: None })
     }
 
     /// From now on the log counts too. SQLite makes it once and keeps it until the end.
-    pub(super) fn with_log(self, path: &Path) -> io::Result<Place> {
+    pub(super) fn with_log(self, path: &Path) -> io::Result<OpenFiles> {
         let log = inode(&mark::log(path))?.ok_or(ErrorKind::NotFound)?;
-        Ok(Place { log: Some(log), ..self })
+        Ok(OpenFiles { log: Some(log), ..self })
     }
 
-    /// Looks whether they are still there.
-    pub(super) fn look(self, path: &Path) -> io::Result<Found> {
+    /// Looks which files now have their paths.
+    pub(super) fn check(self, path: &Path) -> io::Result<FilesCheck> {
         if inode(path)? != Some(self.file) {
-            return Ok(Found::Elsewhere);
+            return Ok(FilesCheck::Gone);
         }
         Ok(match (self.log, inode(&mark::log(path))?) {
-            (None, _) => Found::Here,
-            (Some(_), None) => Found::LogGone,
-            (own, found) if own == found => Found::Here,
-            _ => Found::Elsewhere,
+            (None, _) => FilesCheck::InPlace,
+            (Some(_), None) => FilesCheck::LogGone,
+            (own, found) if own == found => FilesCheck::InPlace,
+            _ => FilesCheck::Gone,
         })
     }
 }

@@ -6,7 +6,7 @@ use paceline_core::{
     Admission, Blob, Cancelled, JobId, JobState, LaneStatus, Lookup, Now, Numbered, Outcome,
     RosterStatus, RunError, ServiceStatus, SubmitError, Summary, UnknownLane, UnknownService, Why,
 };
-use paceline_store::{Among, Cursor, Store, StoreError, StoredJob};
+use paceline_store::{Cursor, JobFilter, Store, StoreError, StoredJob};
 
 use crate::turn::{Machine, RetryError};
 
@@ -215,12 +215,12 @@ impl<S: Store> Machine<S> {
     ) -> Result<Reply, StoreError> {
         let (mut page, mut seen, mut size) = (Vec::new(), 0, 0);
         // Whoever wants what is not finished does not pay for what is.
-        let among = match filter.state {
-            Some(JobState::Waiting | JobState::Running) => Among::Unfinished,
-            _ => Among::All,
+        let listed = match filter.state {
+            Some(JobState::Waiting | JobState::Running) => JobFilter::Unfinished,
+            _ => JobFilter::All,
         };
         loop {
-            let jobs = self.store.list(from, most.clamp(1, MOST_READ), among)?;
+            let jobs = self.store.list(from, most.clamp(1, MOST_READ), listed)?;
             let Some(last) = jobs.last() else { return Ok(Reply::List(page, None)) };
             let last = last.record.id;
             (from, seen) = (from.at(last), seen + jobs.len());

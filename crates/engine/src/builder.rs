@@ -342,7 +342,7 @@ mod tests {
     use super::*;
     use crate::driver::Ended;
     use paceline_core::{Blob, CachedAnswer, JobId, Lookup, Numbered, Record, Stamp, Write};
-    use paceline_store::{Among, Cursor, StoredJob};
+    use paceline_store::{Cursor, JobFilter, StoredJob};
 
     /// A store with a bug, to stand for any bug on the driver's thread.
     struct Broken;
@@ -365,7 +365,12 @@ mod tests {
         ) -> Result<Vec<Option<CachedAnswer>>, StoreError> {
             Ok(vec![None; lookups.len()])
         }
-        fn list(&mut self, _: Cursor, _: usize, _: Among) -> Result<Vec<StoredJob>, StoreError> {
+        fn list(
+            &mut self,
+            _: Cursor,
+            _: usize,
+            _: JobFilter,
+        ) -> Result<Vec<StoredJob>, StoreError> {
             Ok(Vec::new())
         }
         fn job(&mut self, _: JobId) -> Result<Option<StoredJob>, StoreError> {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use paceline_core::{
     Blob, CachedAnswer, JobId, Lookup, Mutant, Numbered, Record, Reservation, Stamp, Time, Write,
 };
-use paceline_store::{Among, Cursor, Memory, Sqlite, Store, StoreError, StoredJob};
+use paceline_store::{Cursor, JobFilter, Memory, Sqlite, Store, StoreError, StoredJob};
 
 /// What outlives the process.
 #[derive(Debug)]
@@ -194,9 +194,9 @@ impl Store for Faulty {
         &mut self,
         from: Cursor,
         most: usize,
-        among: Among,
+        filter: JobFilter,
     ) -> Result<Vec<StoredJob>, StoreError> {
-        self.inner.0.list(from, most, among)
+        self.inner.0.list(from, most, filter)
     }
 
     fn job(&mut self, id: JobId) -> Result<Option<StoredJob>, StoreError> {

@@ -1,16 +1,16 @@
-//! Memory in cache of the stored answers (C2), bounded in bytes.
+//! A cache of stored answers in memory, bounded in bytes (C2).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use paceline_core::{Blob, CachedAnswer, Lookup, Time};
 
-/// What an entry costs besides its bytes: its places in both maps and its shared allocations.
+/// Memory per entry besides its bytes: its places in both maps and its shared allocations.
 const ENTRY_OVERHEAD: usize = 256;
 
 type Key = (Arc<str>, Blob);
 
-/// The answers used last, as many as fit into its bound; the one unused for longest goes first.
+/// The most recently used answers, up to a bound in bytes; the least recently used one goes first.
 ///
 /// It may hold less than the store but never anything else: an entry is replaced or taken out in
 /// the same step as the stored answer.
@@ -23,14 +23,14 @@ pub(crate) struct AnswerCache {
     by_use: BTreeMap<u64, Key>,
 }
 
-/// What the cache knows about a question.
+/// The result of a lookup in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Cached {
     /// The stored answer.
     Hit(CachedAnswer),
     /// The stored answer has expired.
     Expired,
-    /// Nothing: ask the store.
+    /// The cache holds nothing: the store has to be asked.
     Miss,
 }
 
@@ -51,7 +51,7 @@ impl AnswerCache {
         }
     }
 
-    /// What is known without asking the store.
+    /// Looks without asking the store.
     pub(crate) fn find(&mut self, lookup: &Lookup, now: Time) -> Cached {
         let key = (lookup.lane.clone(), lookup.key.clone());
         let Some(entry) = self.answers.get_mut(&key) else { return Cached::Miss };

@@ -14,7 +14,7 @@ use paceline_core::{
     Reservation, SettledCall, Skip, SlowRecord, Span, Stamp, Terms, Time, Until, Write,
 };
 
-use crate::{Among, Cursor, Store, StoredJob};
+use crate::{Cursor, JobFilter, Store, StoredJob};
 
 /// Opens one place again and again; whoever asks has dropped what it opened before.
 pub type Open = Box<dyn FnMut() -> Box<dyn Store>>;
@@ -110,7 +110,7 @@ impl Place {
     #[track_caller]
     fn listed(&mut self, after: u64, most: usize) -> Vec<u64> {
         let listed =
-            self.store().list(Cursor::After(JobId(after)), most, Among::All).expect("a list");
+            self.store().list(Cursor::After(JobId(after)), most, JobFilter::All).expect("a list");
         for stored in &listed {
             let job = self.store().job(stored.record.id).expect("a look");
             assert_eq!(job.as_ref(), Some(stored));
@@ -128,7 +128,7 @@ fn records(store: &mut dyn Store) -> Vec<Record> {
 fn a_new_store_is_empty(place: &mut Place) {
     assert_eq!(place.store().load(&mut |_| panic!("nothing there")).expect("a load"), None);
     assert_eq!(place.reopen().load(&mut |_| panic!("nothing there")).expect("a load"), None);
-    assert_eq!(place.store().list(Cursor::NEWEST, 10, Among::All).expect("a list"), []);
+    assert_eq!(place.store().list(Cursor::NEWEST, 10, JobFilter::All).expect("a list"), []);
     assert_eq!(place.store().payload(JobId(1)).expect("a look"), None);
     assert_eq!(place.store().prune(Time::NEVER, Time::NEVER).expect("a step"), 0);
     assert_eq!(place.answers(&["a"], 0), [None]);

@@ -63,13 +63,13 @@ pub trait Store: Send {
         now: Time,
     ) -> Result<Vec<Option<CachedAnswer>>, StoreError>;
 
-    /// At most `most` jobs, from there on. Among unfinished ones, those that are finished cost
-    /// nothing, however many there are.
+    /// At most `most` jobs from `from` on. A list of unfinished jobs costs nothing for the finished
+    /// ones, however many there are.
     fn list(
         &mut self,
         from: Cursor,
         most: usize,
-        among: Among,
+        filter: JobFilter,
     ) -> Result<Vec<StoredJob>, StoreError>;
 
     /// One job, finished or not.
@@ -128,7 +128,7 @@ impl From<Option<JobId>> for Cursor {
 
 /// Which jobs are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Among {
+pub enum JobFilter {
     /// All of them.
     All,
     /// Those that are not finished.

@@ -10,7 +10,7 @@ use paceline_core::{
     Lookup, Numbered, Record, Report, Reservation, RosterRecord, ServiceRecord, Stamp, Time, Write,
 };
 
-use crate::{Among, Cursor, PRUNE_STEP, Store, StoreError, StoredJob};
+use crate::{Cursor, JobFilter, PRUNE_STEP, Store, StoreError, StoredJob};
 
 /// A store in memory. Clones are handles to the same store, so it outlives the engine that it
 /// was given to: drop that engine, hand a clone to the next one, and that is a crash.
@@ -239,11 +239,11 @@ impl Store for Memory {
         &mut self,
         from: Cursor,
         most: usize,
-        among: Among,
+        filter: JobFilter,
     ) -> Result<Vec<StoredJob>, StoreError> {
         let tables = self.tables();
         let mut ids = some(&tables.jobs, from, most);
-        if among == Among::All {
+        if filter == JobFilter::All {
             ids.extend(some(&tables.finished, from, most));
         }
         match from {

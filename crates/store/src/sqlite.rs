@@ -21,8 +21,8 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::answer_cache::{AnswerCache, Cached};
-use crate::{Among, Cursor, PRUNE_STEP, Store, StoreError, StoredJob};
-use apply::{Known, Writer};
+use crate::{Cursor, JobFilter, PRUNE_STEP, Store, StoreError, StoredJob};
+use apply::{TableIndex, Writer};
 use forms::Buffer;
 use lock::Lock;
 use mark::Mark;
@@ -43,7 +43,7 @@ pub struct Sqlite {
     files: OpenFiles,
     /// What the last commit was to outlive, and so how the connection syncs.
     outlives: Outlives,
-    known: Option<Known>,
+    index: Option<TableIndex>,
     buffer: Buffer,
     cache: AnswerCache,
 }
@@ -73,7 +73,7 @@ impl Sqlite {
         lock::owner(&real(path))
     }
 
-    /// The memory that holds answers in front of the file, unless told otherwise.
+    /// The default bound on the memory that caches answers: 16 MiB.
     pub const CACHE_BYTES: usize = 16 << 20;
 
     /// Opens the store at `path`, or makes a new one there.
@@ -113,13 +113,13 @@ impl Sqlite {
             mark,
             files,
             outlives: Outlives::Machine,
-            known: None,
+            index: None,
             buffer: Buffer::default(),
             cache: AnswerCache::new(Sqlite::CACHE_BYTES),
         })
     }
 
-    /// The same store with another bound on the memory in front of its answers.
+    /// Sets the bound on the memory that caches answers.
     #[must_use]
     pub fn with_cache(mut self, max_bytes: usize) -> Sqlite {
         self.cache = AnswerCache::new(max_bytes);
@@ -171,20 +171,20 @@ impl Sqlite {
         fill: impl FnOnce(&mut Writer<'_>) -> rusqlite::Result<()>,
     ) -> Result<(), StoreError> {
         self.usable()?;
-        if self.known.is_none() {
+        if self.index.is_none() {
             self.load(&mut |_| ())?;
         }
         // Until the commit is through, a panic on the way leaves it unknown as well.
         self.state = State::Unknown;
         self.set_mark().inspect_err(|_| self.leave_log())?;
-        let known = self.known.as_mut().expect("loaded above");
+        let index = self.index.as_mut().expect("loaded above");
         let ready = if self.outlives == outlives {
             Ok(())
         } else {
             self.outlives = outlives;
             schema::sync_commits(&self.connection, outlives)
         };
-        let begun = ready.and_then(|()| Writer::begin(&self.connection, known, &mut self.buffer));
+        let begun = ready.and_then(|()| Writer::begin(&self.connection, index, &mut self.buffer));
         let done = begun.and_then(|mut writer| {
             fill(&mut writer)?;
             writer.finish()
@@ -259,17 +259,17 @@ fn moment(at: Time) -> i64 {
 
 impl Store for Sqlite {
     fn load(&mut self, each: &mut dyn FnMut(Record)) -> Result<Option<Stamp>, StoreError> {
-        let mut known = Known::default();
+        let mut index = TableIndex::default();
         let stamp = self.read(|connection| {
             load::lanes(connection, each)?;
             load::jobs(connection, each)?;
-            load::calls(connection, &mut known, each)?;
-            load::reservations(connection, &mut known, each)?;
+            load::calls(connection, &mut index, each)?;
+            load::reservations(connection, &mut index, each)?;
             load::services(connection, each)?;
-            known.leaving = load::leaving(connection)?;
+            index.leaving = load::leaving(connection)?;
             load::stamp(connection)
         })?;
-        self.known = Some(known);
+        self.index = Some(index);
         Ok(stamp)
     }
 
@@ -353,7 +353,7 @@ impl Store for Sqlite {
         &mut self,
         from: Cursor,
         most: usize,
-        among: Among,
+        filter: JobFilter,
     ) -> Result<Vec<StoredJob>, StoreError> {
         let (JobId(id), beyond, order) = match from {
             Cursor::After(id) => (id, ">", "ASC"),
@@ -366,7 +366,7 @@ impl Store for Sqlite {
             "UNION ALL SELECT id, submitted_at, terms, spec, finished_at, report FROM finished
              WHERE id {beyond} ?1"
         );
-        let finished = if among == Among::All { &finished } else { "" };
+        let finished = if filter == JobFilter::All { &finished } else { "" };
         let sql = format!("{unfinished} {finished} ORDER BY 1 {order} LIMIT ?2");
         // A number beyond SQLite's is above every job.
         let id = i64::try_from(id).unwrap_or(i64::MAX);
@@ -417,10 +417,10 @@ impl Store for Sqlite {
     }
 
     fn prune(&mut self, finished_before: Time, now: Time) -> Result<usize, StoreError> {
-        if self.known.is_none() {
+        if self.index.is_none() {
             self.load(&mut |_| ())?;
         }
-        let newest = self.known.as_ref().and_then(|known| known.leaving.first());
+        let newest = self.index.as_ref().and_then(|index| index.leaving.first());
         if newest.is_some_and(|first| moment(first) < moment(finished_before)) {
             self.write(Outlives::Process, |writer| {
                 writer.leaving_rows()?;
@@ -514,7 +514,10 @@ mod tests {
         assert!(matches!(store.load(&mut |_| ()), Err(StoreError::Unknown { .. })));
         assert!(matches!(store.payload(JobId(1)), Err(StoreError::Unknown { .. })));
         assert!(matches!(store.answers(&[], Time(0)), Err(StoreError::Unknown { .. })));
-        assert!(matches!(store.list(None.into(), 1, Among::All), Err(StoreError::Unknown { .. })));
+        assert!(matches!(
+            store.list(None.into(), 1, JobFilter::All),
+            Err(StoreError::Unknown { .. })
+        ));
         assert!(matches!(store.job(JobId(1)), Err(StoreError::Unknown { .. })));
         assert!(matches!(store.finished(&[]), Err(StoreError::Unknown { .. })));
         assert!(matches!(store.prune(Time(0), Time(0)), Err(StoreError::Unknown { .. })));
@@ -591,11 +594,11 @@ mod tests {
             steps.push(store.prune(Time(9), Time(9)).expect("a step"));
         }
         assert_eq!(steps, [2 + 3, 2 + 2, 1, 0]);
-        assert!(store.list(None.into(), 1, Among::All).expect("a list").is_empty());
+        assert!(store.list(None.into(), 1, JobFilter::All).expect("a list").is_empty());
     }
 
     #[test]
-    fn sqlite_keeps_the_promises_of_a_store_however_small_the_memory_in_front() {
+    fn sqlite_keeps_the_promises_of_a_store_however_small_the_cache() {
         for bytes in [0, 1_000, Sqlite::CACHE_BYTES] {
             crate::conformance::all(&mut || {
                 let directory = tempfile::tempdir().expect("a directory");

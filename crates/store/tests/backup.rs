@@ -194,7 +194,7 @@ fn a_store_at_rest_is_copied_and_nothing_is_left_beside_it() {
     let mut store = Sqlite::open(&home.join("copy.db")).expect("a store");
     let batches: Vec<_> = story().take(5).collect();
     assert_eq!(Some(&Contents::of(&mut store)), Contents::after_each(&batches).last());
-    let all = store.list(None.into(), 1_000, paceline_store::Among::All).expect("a list");
+    let all = store.list(None.into(), 1_000, paceline_store::JobFilter::All).expect("a list");
     let finished = all.iter().filter(|job| job.report.is_some()).count() as u64;
     assert_eq!((made.unfinished, made.finished), (all.len() as u64 - finished, finished));
 }

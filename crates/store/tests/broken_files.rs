@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use paceline_core::{Blob, JobId, JobRecord, JobSpec, Stamp, Terms, Time, Write};
-use paceline_store::{Among, Sqlite, Store, StoreError};
+use paceline_store::{JobFilter, Sqlite, Store, StoreError};
 use rusqlite::Connection;
 #[cfg(target_os = "linux")]
 use small_disk::Disk;
@@ -154,7 +154,7 @@ fn a_store_on_a_disk_gone_read_only_is_named_and_keeps_everything() {
     assert_eq!(refusal(&path), UNWRITABLE);
     disk.remount("rw");
     let mut store = Sqlite::open(&path).expect("the store");
-    assert_eq!(store.list(None.into(), 100, Among::All).expect("a list").len(), 10);
+    assert_eq!(store.list(None.into(), 100, JobFilter::All).expect("a list").len(), 10);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use paceline_core::{Blob, JobId, JobRecord, JobSpec, Time, Write};
 
 use super::{Place, job, report};
-use crate::{Among, Cursor, PRUNE_STEP};
+use crate::{Cursor, JobFilter, PRUNE_STEP};
 
 fn keyed(id: u64, key: &[u8]) -> JobRecord {
     let spec = JobSpec { key: Some(key.into()), ..(*job(id).spec).clone() };
@@ -88,7 +88,7 @@ pub(super) fn unfinished_jobs_are_listed_alone(place: &mut Place) {
         .commit(&(1..=9).map(|id| Write::Job(job(id), b"x".as_slice().into())).collect::<Vec<_>>());
     place.commit(&[1, 2, 3, 7].map(|id| Write::Finish(report(id, 5, vec![]).into())));
     let mut listed = |from, most| -> Vec<u64> {
-        let listed = place.store().list(from, most, Among::Unfinished).expect("a list");
+        let listed = place.store().list(from, most, JobFilter::Unfinished).expect("a list");
         assert!(listed.iter().all(|stored| stored.report.is_none()));
         listed.iter().map(|stored| stored.record.id.0).collect()
     };
@@ -108,7 +108,7 @@ pub(super) fn jobs_are_listed_from_either_end(place: &mut Place) {
         .commit(&(1..=9).map(|id| Write::Job(job(id), b"x".as_slice().into())).collect::<Vec<_>>());
     place.commit(&[1, 2, 3, 7].map(|id| Write::Finish(report(id, 5, vec![]).into())));
     let mut listed = |from, most| -> Vec<u64> {
-        let listed = place.store().list(from, most, Among::All).expect("a list");
+        let listed = place.store().list(from, most, JobFilter::All).expect("a list");
         listed.iter().map(|stored| stored.record.id.0).collect()
     };
     assert_eq!(listed(Cursor::NEWEST, 3), [9, 8, 7]);

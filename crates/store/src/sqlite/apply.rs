@@ -13,9 +13,9 @@ use super::keys::hash;
 use super::leaving::Leaving;
 use super::statements::{Sql, Statements};
 
-/// What the tables hold, as far as that spares them a search.
+/// An index in memory of some rows, which spares the tables a search or an index on disk.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct TableIndex {
     /// Unfinished jobs with rows of calls: most have none.
     pub(super) with_calls: BTreeSet<JobId>,
     /// Attempts that have ended, by lane: an index of them on disk would cost each attempt a page.
@@ -34,7 +34,7 @@ fn row(clocks: [i64; 4], next: [i64; 4], leaving: Option<&[u8]>) -> impl rusqlit
 /// store is then unusable anyway (B4).
 pub(super) struct Writer<'a> {
     statements: Statements<'a>,
-    known: &'a mut Known,
+    index: &'a mut TableIndex,
     buffer: &'a mut Buffer,
 }
 
@@ -43,10 +43,10 @@ type Done = rusqlite::Result<()>;
 impl<'a> Writer<'a> {
     pub(super) fn begin(
         connection: &'a Connection,
-        known: &'a mut Known,
+        index: &'a mut TableIndex,
         buffer: &'a mut Buffer,
     ) -> rusqlite::Result<Writer<'a>> {
-        let mut writer = Writer { statements: Statements::new(connection), known, buffer };
+        let mut writer = Writer { statements: Statements::new(connection), index, buffer };
         writer.run(Sql::Begin, ())?;
         Ok(writer)
     }
@@ -57,7 +57,7 @@ impl<'a> Writer<'a> {
 
     /// The finished jobs that stand beside the stamp get their rows.
     pub(super) fn leaving_rows(&mut self) -> Done {
-        let leaving = std::mem::take(&mut self.known.leaving);
+        let leaving = std::mem::take(&mut self.index.leaving);
         leaving.rows(|row| self.run(Sql::Leaving, row))
     }
 
@@ -69,7 +69,7 @@ impl<'a> Writer<'a> {
         let Stamp { time, wall, boot, since_boot, next } = *stamp;
         let clocks = [time.0, wall.0, boot, since_boot].map(u64::cast_signed);
         let next = [next.job, next.attempt, next.lane, next.event].map(u64::cast_signed);
-        if let Some(leaving) = self.known.leaving.bytes(self.buffer) {
+        if let Some(leaving) = self.index.leaving.bytes(self.buffer) {
             return self.statements.run(Sql::Stamp, row(clocks, next, Some(leaving))).map(drop);
         }
         self.leaving_rows()?;
@@ -99,12 +99,12 @@ impl<'a> Writer<'a> {
             Write::Ended(lane, id, at) => {
                 let values = (id.0.cast_signed(), at.0.cast_signed());
                 if self.statements.run(Sql::Ended, values)? > 0 {
-                    self.known.ended.entry(*lane).or_default().insert(*id);
+                    self.index.ended.entry(*lane).or_default().insert(*id);
                 }
                 Ok(())
             }
             Write::Release(lane, id) => {
-                if let Some(ended) = self.known.ended.get_mut(lane) {
+                if let Some(ended) = self.index.ended.get_mut(lane) {
                     ended.remove(id);
                 }
                 self.run(Sql::Release, [id.0.cast_signed()])
@@ -113,7 +113,7 @@ impl<'a> Writer<'a> {
             Write::Lane(record) => self.lane(record),
             Write::DropLane(lane) => {
                 self.forget(*lane, AttemptId(u64::MAX))?;
-                self.known.ended.remove(lane);
+                self.index.ended.remove(lane);
                 self.run(Sql::DropLane, [lane.0.cast_signed()])
             }
             Write::Finish(report) => self.finished(report),
@@ -153,7 +153,7 @@ impl<'a> Writer<'a> {
     }
 
     fn call(&mut self, record: &CallRecord) -> Done {
-        self.known.with_calls.insert(record.job);
+        self.index.with_calls.insert(record.job);
         let body = self.buffer.bytes_of_call(record);
         let values = (record.job.0.cast_signed(), record.index, body);
         self.statements.run(Sql::Call, values).map(drop)
@@ -162,7 +162,7 @@ impl<'a> Writer<'a> {
     fn reserve(&mut self, reservation: &Reservation) -> Done {
         let Reservation { lane, attempt, call, priority, cost, at, ended_at } = reservation;
         if ended_at.is_some() {
-            self.known.ended.entry(*lane).or_default().insert(*attempt);
+            self.index.ended.entry(*lane).or_default().insert(*attempt);
         }
         let values = (
             attempt.0.cast_signed(),
@@ -178,7 +178,7 @@ impl<'a> Writer<'a> {
     }
 
     fn forget(&mut self, lane: LaneId, below: AttemptId) -> Done {
-        let Some(ended) = self.known.ended.get_mut(&lane) else { return Ok(()) };
+        let Some(ended) = self.index.ended.get_mut(&lane) else { return Ok(()) };
         let kept = ended.split_off(&below);
         for id in std::mem::replace(ended, kept) {
             self.run(Sql::Release, [id.0.cast_signed()])?;
@@ -197,9 +197,9 @@ impl<'a> Writer<'a> {
         let values = (id, report.finished_at.0.cast_signed(), body);
         let moved = self.statements.run(Sql::Finish, values)?;
         assert_eq!(moved, 1, "only an unfinished job is finished");
-        self.known.leaving.add(report.job, report.finished_at);
+        self.index.leaving.add(report.job, report.finished_at);
         self.run(Sql::DropJob, [id])?;
-        if self.known.with_calls.remove(&report.job) {
+        if self.index.with_calls.remove(&report.job) {
             self.run(Sql::DropCalls, [id])?;
         }
         Ok(())

@@ -89,7 +89,7 @@ impl Sip {
 mod tests {
     use super::*;
     use crate::sqlite::Sqlite;
-    use crate::{Among, Store};
+    use crate::{JobFilter, Store};
     use paceline_core::{
         Answer, JobId, JobRecord, JobSpec, JobState, Report, Stamp, Terms, Time, Write,
     };
@@ -152,7 +152,7 @@ mod tests {
         drop(store);
 
         let mut store = Sqlite::open(&path).expect("an older store");
-        let jobs = store.list(None.into(), 9, Among::All).expect("a list");
+        let jobs = store.list(None.into(), 9, JobFilter::All).expect("a list");
         assert_eq!(jobs.len(), 2);
         assert!(jobs[0].report.is_some() && jobs[1].report.is_none());
         commit(&mut store, &finish(2, "after"));

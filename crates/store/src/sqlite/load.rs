@@ -9,7 +9,7 @@ use paceline_core::{
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::apply::Known;
+use super::apply::TableIndex;
 use super::forms::{
     Specs, Unreadable, read, read_call, read_events, read_lane, read_report, read_terms,
 };
@@ -65,12 +65,12 @@ pub(super) fn jobs(connection: &Connection, each: &mut dyn FnMut(Record)) -> rus
 
 pub(super) fn calls(
     connection: &Connection,
-    known: &mut Known,
+    index: &mut TableIndex,
     each: &mut dyn FnMut(Record),
 ) -> rusqlite::Result<()> {
     for_each(connection, "SELECT body FROM calls ORDER BY job, idx", |row| {
         let call = readable(0, read_call(bytes(row, 0)?))?;
-        known.with_calls.insert(call.job);
+        index.with_calls.insert(call.job);
         each(Record::Call(call));
         Ok(())
     })
@@ -78,7 +78,7 @@ pub(super) fn calls(
 
 pub(super) fn reservations(
     connection: &Connection,
-    known: &mut Known,
+    index: &mut TableIndex,
     each: &mut dyn FnMut(Record),
 ) -> rusqlite::Result<()> {
     let sql = "SELECT id, lane, job, idx, priority, cost, at, ended_at FROM attempts ORDER BY id";
@@ -95,7 +95,7 @@ pub(super) fn reservations(
             ended_at: ended_at.map(|at| Time(at.cast_unsigned())),
         };
         if ended_at.is_some() {
-            known.ended.entry(reservation.lane).or_default().insert(reservation.attempt);
+            index.ended.entry(reservation.lane).or_default().insert(reservation.attempt);
         }
         each(Record::Reservation(reservation));
         Ok(())

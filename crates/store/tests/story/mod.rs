@@ -7,7 +7,7 @@ use paceline_core::{
     Counters, JobId, JobRecord, JobSpec, JobState, LaneId, LaneRecord, Lookup, Outcome, Priority,
     Record, Report, Reservation, Span, Stamp, Terms, Time, Write,
 };
-use paceline_store::{Among, Memory, Store, StoredJob};
+use paceline_store::{JobFilter, Memory, Store, StoredJob};
 
 const LANES: u64 = 5;
 const QUESTIONS: u64 = 20;
@@ -195,8 +195,9 @@ impl Contents {
     pub(crate) fn of(store: &mut dyn Store) -> Contents {
         let mut records = Vec::new();
         let stamp = store.load(&mut |record| records.push(record)).expect("a load");
-        let jobs = store.list(None.into(), usize::MAX, Among::All).expect("a list");
-        let unfinished = store.list(None.into(), usize::MAX, Among::Unfinished).expect("a list");
+        let jobs = store.list(None.into(), usize::MAX, JobFilter::All).expect("a list");
+        let unfinished =
+            store.list(None.into(), usize::MAX, JobFilter::Unfinished).expect("a list");
         let keys: Vec<Blob> = (0..KEYS).map(key).collect();
         let finished = store.finished(&keys).expect("a look");
         let payload = |job: &StoredJob| store.payload(job.record.id).expect("a payload");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Args, Subcommand};
-use paceline_store::{Backup, BackupError, Copied, Older, backup};
+use paceline_store::{Backup, BackupError, BackupProgress, MissingLog, backup};
 use serde_json::{Value, json};
 use tokio::signal::unix::SignalKind;
 
@@ -71,7 +71,7 @@ pub fn run(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
 /// Makes the copy, unless it is interrupted.
 async fn copy(target: &Target, config: &Config) -> anyhow::Result<Option<Backup>> {
     let source = target.from.clone().unwrap_or_else(|| config.store_path.clone());
-    let older = if config.accept_older { Older::Accept } else { Older::Refuse };
+    let older = if config.accept_older { MissingLog::Accept } else { MissingLog::Refuse };
     let stopped = Arc::new(AtomicBool::new(false));
     let (file, seen) = (target.file.clone(), stopped.clone());
     let stop = interrupted(&[SignalKind::interrupt()])?;
@@ -92,11 +92,11 @@ async fn copy(target: &Target, config: &Config) -> anyhow::Result<Option<Backup>
 fn make(
     source: &Path,
     file: &Path,
-    older: Older,
+    older: MissingLog,
     stopped: &AtomicBool,
 ) -> Result<Backup, BackupError> {
     let mut said = 0;
-    backup(source, file, older, |Copied { bytes, of }| {
+    backup(source, file, older, |BackupProgress { bytes, of }| {
         let tenths = bytes * 10 / of.max(1);
         if of >= LARGE && tenths > said {
             said = tenths;

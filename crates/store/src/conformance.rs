@@ -16,10 +16,10 @@ use paceline_core::{
 
 use crate::{Cursor, JobFilter, Store, StoredJob};
 
-/// Opens one place again and again; whoever asks has dropped what it opened before.
+/// Opens the same store again. The suite drops the store that it has before each call.
 pub type Open = Box<dyn FnMut() -> Box<dyn Store>>;
 
-/// Runs the whole suite; each call of `fresh` is to give a new and empty place.
+/// Runs the whole suite. Each call of `fresh` gives the opener of a new and empty store.
 pub fn all(fresh: &mut dyn FnMut() -> Open) {
     let promises = [
         a_new_store_is_empty,
@@ -49,19 +49,19 @@ pub fn all(fresh: &mut dyn FnMut() -> Open) {
         again::events_are_told_again_in_their_order_until_forgotten,
     ];
     for promise in promises {
-        promise(&mut Place::new(fresh()));
+        promise(&mut Fixture::new(fresh()));
     }
 }
 
-/// One place, opened anew before each look at it.
-struct Place {
+/// The store under test, opened anew before each look at it.
+struct Fixture {
     open: Open,
     store: Option<Box<dyn Store>>,
 }
 
-impl Place {
-    fn new(open: Open) -> Place {
-        Place { open, store: None }
+impl Fixture {
+    fn new(open: Open) -> Fixture {
+        Fixture { open, store: None }
     }
 
     fn reopen(&mut self) -> &mut dyn Store {
@@ -125,44 +125,44 @@ fn records(store: &mut dyn Store) -> Vec<Record> {
     records
 }
 
-fn a_new_store_is_empty(place: &mut Place) {
-    assert_eq!(place.store().load(&mut |_| panic!("nothing there")).expect("a load"), None);
-    assert_eq!(place.reopen().load(&mut |_| panic!("nothing there")).expect("a load"), None);
-    assert_eq!(place.store().list(Cursor::NEWEST, 10, JobFilter::All).expect("a list"), []);
-    assert_eq!(place.store().payload(JobId(1)).expect("a look"), None);
-    assert_eq!(place.store().prune(Time::NEVER, Time::NEVER).expect("a step"), 0);
-    assert_eq!(place.answers(&["a"], 0), [None]);
+fn a_new_store_is_empty(fixture: &mut Fixture) {
+    assert_eq!(fixture.store().load(&mut |_| panic!("nothing there")).expect("a load"), None);
+    assert_eq!(fixture.reopen().load(&mut |_| panic!("nothing there")).expect("a load"), None);
+    assert_eq!(fixture.store().list(Cursor::NEWEST, 10, JobFilter::All).expect("a list"), []);
+    assert_eq!(fixture.store().payload(JobId(1)).expect("a look"), None);
+    assert_eq!(fixture.store().prune(Time::NEVER, Time::NEVER).expect("a step"), 0);
+    assert_eq!(fixture.answers(&["a"], 0), [None]);
 }
 
-fn the_stamp_is_that_of_the_last_commit(place: &mut Place) {
+fn the_stamp_is_that_of_the_last_commit(fixture: &mut Fixture) {
     let next = Counters { job: 7, attempt: 8, lane: 9, event: 10 };
     let first = Stamp { time: Time(1), wall: Time(2), boot: u64::MAX, since_boot: 4, next };
     let second = Stamp { time: Time(11), wall: Time(1), boot: 3, ..first };
     for stamp in [first, second] {
-        place.store().commit(&stamp, &[]).expect("a commit");
-        assert_eq!(place.store().load(&mut |_| ()).expect("a load"), Some(stamp));
-        assert_eq!(place.reopen().load(&mut |_| ()).expect("a load"), Some(stamp));
+        fixture.store().commit(&stamp, &[]).expect("a commit");
+        assert_eq!(fixture.store().load(&mut |_| ()).expect("a load"), Some(stamp));
+        assert_eq!(fixture.reopen().load(&mut |_| ()).expect("a load"), Some(stamp));
     }
 }
 
-fn what_need_not_outlive_the_machine_is_there_all_the_same(place: &mut Place) {
+fn what_need_not_outlive_the_machine_is_there_all_the_same(fixture: &mut Fixture) {
     let stamp = |time| Stamp { time: Time(time), ..Stamp::default() };
     let reserve = |id| [Write::Reserve(attempt(1, id))];
-    place.commit(&[Write::Lane(lane(1))]);
-    place.store().commit_soon(&stamp(1), &reserve(1)).expect("a commit");
-    place.store().commit_soon(&stamp(2), &reserve(2)).expect("a commit");
+    fixture.commit(&[Write::Lane(lane(1))]);
+    fixture.store().commit_soon(&stamp(1), &reserve(1)).expect("a commit");
+    fixture.store().commit_soon(&stamp(2), &reserve(2)).expect("a commit");
     let promised = |ids: &[u64]| {
         let attempts = ids.iter().map(|&id| Record::Reservation(attempt(1, id)));
         [Record::Lane(lane(1))].into_iter().chain(attempts).collect::<Vec<_>>()
     };
-    assert_eq!(place.records(), promised(&[1, 2]));
-    place.commit(&reserve(3));
-    place.store().commit_soon(&stamp(4), &reserve(4)).expect("a commit");
-    assert_eq!(place.records(), promised(&[1, 2, 3, 4]));
-    assert_eq!(place.store().load(&mut |_| ()).expect("a load"), Some(stamp(4)));
+    assert_eq!(fixture.records(), promised(&[1, 2]));
+    fixture.commit(&reserve(3));
+    fixture.store().commit_soon(&stamp(4), &reserve(4)).expect("a commit");
+    assert_eq!(fixture.records(), promised(&[1, 2, 3, 4]));
+    assert_eq!(fixture.store().load(&mut |_| ()).expect("a load"), Some(stamp(4)));
 }
 
-fn what_was_written_is_read_back_in_order(place: &mut Place) {
+fn what_was_written_is_read_back_in_order(fixture: &mut Fixture) {
     let jobs = [job(1), job_with_everything(2), job(300)];
     let calls = [call(1, 0), call_with_everything(2, 1), call(2, 2)];
     let lanes = [lane(1), lane_with_everything(2)];
@@ -173,16 +173,16 @@ fn what_was_written_is_read_back_in_order(place: &mut Place) {
     writes.extend(jobs.iter().rev().map(|job| Write::Job(job.clone(), b"x".as_slice().into())));
     writes.extend(calls.iter().rev().cloned().map(Write::Call));
     writes.extend(lanes.iter().rev().cloned().map(Write::Lane));
-    place.commit(&writes);
+    fixture.commit(&writes);
     let mut expected: Vec<Record> = lanes.into_iter().map(Record::Lane).collect();
     expected.extend(jobs.into_iter().map(Record::Job));
     expected.extend(calls.into_iter().map(Record::Call));
     expected.extend(attempts.into_iter().map(Record::Reservation));
-    assert_eq!(place.records(), expected);
+    assert_eq!(fixture.records(), expected);
 }
 
-fn a_write_replaces_what_it_names(place: &mut Place) {
-    place.commit(&[
+fn a_write_replaces_what_it_names(fixture: &mut Fixture) {
+    fixture.commit(&[
         Write::Lane(lane(1)),
         Write::Job(job(1), b"before".as_slice().into()),
         Write::Job(job(2), b"kept".as_slice().into()),
@@ -194,7 +194,7 @@ fn a_write_replaces_what_it_names(place: &mut Place) {
     let terms = Terms { priority: None, due: Some(DueAt::Engine(Time(4))), callers };
     let later = CallRecord { attempts: 9, ..call(1, 0) };
     let slower = LaneRecord { failures: 2, ..lane(1) };
-    place.commit(&[
+    fixture.commit(&[
         Write::Terms(JobId(1), terms.clone()),
         Write::Payload(JobId(1), b"after".as_slice().into()),
         Write::Call(later.clone()),
@@ -203,15 +203,15 @@ fn a_write_replaces_what_it_names(place: &mut Place) {
     let changed = JobRecord { terms, ..job(1) };
     let expected =
         [Record::Lane(slower), Record::Job(changed), Record::Job(job(2)), Record::Call(later)];
-    assert_eq!(place.records(), expected);
-    assert_eq!(place.store().payload(JobId(1)).expect("a look").as_deref(), Some(&b"after"[..]));
-    assert_eq!(place.store().payload(JobId(2)).expect("a look").as_deref(), Some(&b"kept"[..]));
+    assert_eq!(fixture.records(), expected);
+    assert_eq!(fixture.store().payload(JobId(1)).expect("a look").as_deref(), Some(&b"after"[..]));
+    assert_eq!(fixture.store().payload(JobId(2)).expect("a look").as_deref(), Some(&b"kept"[..]));
 }
 
-fn a_later_write_of_a_batch_sees_the_earlier_ones(place: &mut Place) {
+fn a_later_write_of_a_batch_sees_the_earlier_ones(fixture: &mut Fixture) {
     let done = report(1, 5, vec![]);
     let terms = Terms { callers: Callers::alike(Time::NEVER, 2), ..job(1).terms };
-    place.commit(&[
+    fixture.commit(&[
         Write::Job(job(1), b"x".as_slice().into()),
         Write::Terms(JobId(1), terms.clone()),
         Write::Call(call(1, 0)),
@@ -221,15 +221,15 @@ fn a_later_write_of_a_batch_sees_the_earlier_ones(place: &mut Place) {
         Write::Forget(LaneId(1), AttemptId(2)),
         Write::Finish(done.clone().into()),
     ]);
-    assert_eq!(place.records(), []);
+    assert_eq!(fixture.records(), []);
     let record = JobRecord { terms, ..job(1) };
-    assert_eq!(place.job(1), Some(StoredJob { record, report: Some(done) }));
+    assert_eq!(fixture.job(1), Some(StoredJob { record, report: Some(done) }));
 }
 
-fn an_attempt_leaves_its_trace_until_forgotten(place: &mut Place) {
+fn an_attempt_leaves_its_trace_until_forgotten(fixture: &mut Fixture) {
     let heir = CallId { job: JobId(77), index: 3 };
-    place.commit(&[1, 2, 3].map(|id| Write::Reserve(attempt(1, id))));
-    place.commit(&[
+    fixture.commit(&[1, 2, 3].map(|id| Write::Reserve(attempt(1, id))));
+    fixture.commit(&[
         Write::Started(LaneId(1), AttemptId(1), Time(70)),
         Write::Ended(LaneId(1), AttemptId(1), Time(80)),
         Write::Started(LaneId(1), AttemptId(2), Time(75)),
@@ -238,63 +238,64 @@ fn an_attempt_leaves_its_trace_until_forgotten(place: &mut Place) {
     ]);
     let first = Reservation { at: Time(70), ended_at: Some(Time(80)), ..attempt(1, 1) };
     let second = Reservation { at: Time(75), call: heir, ..attempt(1, 2) };
-    assert_eq!(place.records(), [first, second].map(Record::Reservation));
+    assert_eq!(fixture.records(), [first, second].map(Record::Reservation));
     // A trace can go alone, too.
-    place.commit(&[Write::Release(LaneId(1), AttemptId(1))]);
-    assert_eq!(place.records().len(), 1);
+    fixture.commit(&[Write::Release(LaneId(1), AttemptId(1))]);
+    assert_eq!(fixture.records().len(), 1);
 }
 
-fn forgetting_keeps_open_reservations_and_other_lanes(place: &mut Place) {
+fn forgetting_keeps_open_reservations_and_other_lanes(fixture: &mut Fixture) {
     let reserve = |&(lane, id)| Write::Reserve(attempt(lane, id));
-    place.commit(&[(1, 1), (1, 2), (2, 3), (1, 4), (1, 5)].iter().map(reserve).collect::<Vec<_>>());
+    fixture
+        .commit(&[(1, 1), (1, 2), (2, 3), (1, 4), (1, 5)].iter().map(reserve).collect::<Vec<_>>());
     let end = |&(lane, id)| Write::Ended(LaneId(lane), AttemptId(id), Time(9));
-    place.commit(&[(1, 1), (2, 3), (1, 4), (1, 5)].iter().map(end).collect::<Vec<_>>());
+    fixture.commit(&[(1, 1), (2, 3), (1, 4), (1, 5)].iter().map(end).collect::<Vec<_>>());
     // What has ended must be known after opening anew as well.
-    place.reopen().load(&mut |_| ()).expect("a load");
-    place.commit(&[Write::Forget(LaneId(1), AttemptId(5))]);
-    assert_eq!(attempts(place), [2, 3, 5]);
+    fixture.reopen().load(&mut |_| ()).expect("a load");
+    fixture.commit(&[Write::Forget(LaneId(1), AttemptId(5))]);
+    assert_eq!(attempts(fixture), [2, 3, 5]);
     // And to a store that commits before it is loaded.
-    place.reopen();
-    place.commit(&[
+    fixture.reopen();
+    fixture.commit(&[
         Write::Forget(LaneId(1), AttemptId(100)),
         Write::Forget(LaneId(7), AttemptId(9)),
     ]);
-    assert_eq!(attempts(place), [2, 3]);
+    assert_eq!(attempts(fixture), [2, 3]);
 }
 
-fn a_dropped_lane_leaves_nothing(place: &mut Place) {
-    place.commit(&[
+fn a_dropped_lane_leaves_nothing(fixture: &mut Fixture) {
+    fixture.commit(&[
         Write::Lane(lane(1)),
         Write::Lane(lane(2)),
         Write::Reserve(attempt(1, 1)),
         Write::Reserve(attempt(2, 2)),
     ]);
-    place.commit(&[
+    fixture.commit(&[
         Write::Ended(LaneId(1), AttemptId(1), Time(9)),
         Write::Ended(LaneId(2), AttemptId(2), Time(9)),
         Write::DropLane(LaneId(1)),
     ]);
     let left = Reservation { ended_at: Some(Time(9)), ..attempt(2, 2) };
-    assert_eq!(place.records(), [Record::Lane(lane(2)), Record::Reservation(left)]);
+    assert_eq!(fixture.records(), [Record::Lane(lane(2)), Record::Reservation(left)]);
 }
 
-fn a_finished_job_keeps_its_report_and_loses_its_calls(place: &mut Place) {
+fn a_finished_job_keeps_its_report_and_loses_its_calls(fixture: &mut Fixture) {
     let submit = |id| Write::Job(job_with_everything(id), b"x".as_slice().into());
-    place.commit(&[submit(1), submit(2), Write::Call(call(1, 0)), Write::Call(call(1, 3))]);
-    place.commit(&[Write::Call(call(2, 0))]);
-    place.reopen();
+    fixture.commit(&[submit(1), submit(2), Write::Call(call(1, 0)), Write::Call(call(1, 3))]);
+    fixture.commit(&[Write::Call(call(2, 0))]);
+    fixture.reopen();
     let done = report(1, 5, vec![call_report("a", Outcome::Empty)]);
-    place.commit(&[Write::Finish(done.clone().into())]);
+    fixture.commit(&[Write::Finish(done.clone().into())]);
     let left = [Record::Job(job_with_everything(2)), Record::Call(call(2, 0))];
-    assert_eq!(place.records(), left);
+    assert_eq!(fixture.records(), left);
     let finished = StoredJob { record: job_with_everything(1), report: Some(done) };
-    assert_eq!(place.job(1), Some(finished));
+    assert_eq!(fixture.job(1), Some(finished));
     let unfinished = StoredJob { record: job_with_everything(2), report: None };
-    assert_eq!(place.job(2), Some(unfinished));
-    assert_eq!(place.job(3), None);
+    assert_eq!(fixture.job(2), Some(unfinished));
+    assert_eq!(fixture.job(3), None);
 }
 
-fn every_outcome_is_kept_exactly(place: &mut Place) {
+fn every_outcome_is_kept_exactly(fixture: &mut Fixture) {
     let wait = Span::micros(1_500_001);
     let outcomes = [
         Outcome::Done { conclusive: true, value: b"{\"a\":[1]}".as_slice().into() },
@@ -325,53 +326,54 @@ fn every_outcome_is_kept_exactly(place: &mut Place) {
         let settled: Vec<CallRecord> = (0..).zip(&outcomes).map(settle).collect();
         let mut writes = vec![Write::Job(job(id), b"".as_slice().into())];
         writes.extend(settled.iter().cloned().map(Write::Call));
-        place.commit(&writes);
+        fixture.commit(&writes);
         let mut expected = vec![Record::Job(job(id))];
         expected.extend(settled.into_iter().map(Record::Call));
-        assert_eq!(place.records(), expected);
-        place.commit(&[Write::Finish(done.clone().into())]);
-        assert_eq!(place.job(id).and_then(|stored| stored.report), Some(done));
+        assert_eq!(fixture.records(), expected);
+        fixture.commit(&[Write::Finish(done.clone().into())]);
+        assert_eq!(fixture.job(id).and_then(|stored| stored.report), Some(done));
     }
 }
 
-fn jobs_are_listed_in_pages(place: &mut Place) {
-    place
+fn jobs_are_listed_in_pages(fixture: &mut Fixture) {
+    fixture
         .commit(&(1..=9).map(|id| Write::Job(job(id), b"x".as_slice().into())).collect::<Vec<_>>());
-    place.commit(&[2, 3, 7].map(|id| Write::Finish(report(id, 5, vec![]).into())));
-    assert_eq!(place.listed(0, 4), [1, 2, 3, 4]);
-    assert_eq!(place.listed(4, 4), [5, 6, 7, 8]);
-    assert_eq!(place.listed(8, 4), [9]);
-    assert_eq!(place.listed(9, 4), [0; 0]);
-    assert_eq!(place.listed(0, 0), [0; 0]);
-    assert_eq!(place.listed(6, usize::MAX), [7, 8, 9]);
-    assert_eq!(place.listed(u64::MAX, 4), [0; 0]);
-    assert_eq!(place.job(u64::MAX), None);
+    fixture.commit(&[2, 3, 7].map(|id| Write::Finish(report(id, 5, vec![]).into())));
+    assert_eq!(fixture.listed(0, 4), [1, 2, 3, 4]);
+    assert_eq!(fixture.listed(4, 4), [5, 6, 7, 8]);
+    assert_eq!(fixture.listed(8, 4), [9]);
+    assert_eq!(fixture.listed(9, 4), [0; 0]);
+    assert_eq!(fixture.listed(0, 0), [0; 0]);
+    assert_eq!(fixture.listed(6, usize::MAX), [7, 8, 9]);
+    assert_eq!(fixture.listed(u64::MAX, 4), [0; 0]);
+    assert_eq!(fixture.job(u64::MAX), None);
 }
 
-fn a_payload_outlives_its_job(place: &mut Place) {
+fn a_payload_outlives_its_job(fixture: &mut Fixture) {
     let large: Vec<u8> = (0..200_000u32).map(|n| n as u8).collect();
     let payloads = [b"".to_vec(), b"x".to_vec(), large, vec![0, 255]];
     let submit = |(id, payload): (u64, &Vec<u8>)| Write::Job(job(id), payload.as_slice().into());
-    place.commit(&(1..).zip(&payloads).map(submit).collect::<Vec<_>>());
+    fixture.commit(&(1..).zip(&payloads).map(submit).collect::<Vec<_>>());
     // Something can become nothing.
-    place.commit(&[Write::Payload(JobId(4), b"".as_slice().into())]);
+    fixture.commit(&[Write::Payload(JobId(4), b"".as_slice().into())]);
     for _ in 0..2 {
         for (id, payload) in (1..).zip(&payloads[..3]) {
-            let found = place.store().payload(JobId(id)).expect("a look");
+            let found = fixture.store().payload(JobId(id)).expect("a look");
             assert_eq!(found.as_deref(), Some(payload.as_slice()));
         }
-        assert_eq!(place.store().payload(JobId(4)).expect("a look").as_deref(), Some(&b""[..]));
-        assert_eq!(place.store().payload(JobId(5)).expect("a look"), None);
-        if !place.records().is_empty() {
-            place.commit(&[1, 2, 3, 4].map(|id| Write::Finish(report(id, 5, vec![]).into())));
+        assert_eq!(fixture.store().payload(JobId(4)).expect("a look").as_deref(), Some(&b""[..]));
+        assert_eq!(fixture.store().payload(JobId(5)).expect("a look"), None);
+        if !fixture.records().is_empty() {
+            fixture.commit(&[1, 2, 3, 4].map(|id| Write::Finish(report(id, 5, vec![]).into())));
         }
     }
 }
 
-fn answers_come_in_the_order_asked_and_expire(place: &mut Place) {
-    place.commit(&[found("a", "1", 10), found("b", "2", 20), nothing("c", 20)].map(Write::Answer));
+fn answers_come_in_the_order_asked_and_expire(fixture: &mut Fixture) {
+    fixture
+        .commit(&[found("a", "1", 10), found("b", "2", 20), nothing("c", 20)].map(Write::Answer));
     assert_eq!(
-        place.answers(&["b", "x", "a", "c", "b"], 9),
+        fixture.answers(&["b", "x", "a", "c", "b"], 9),
         [
             Some(found("b", "2", 20)),
             None,
@@ -380,19 +382,22 @@ fn answers_come_in_the_order_asked_and_expire(place: &mut Place) {
             Some(found("b", "2", 20)),
         ]
     );
-    assert_eq!(place.answers(&["a", "c"], 10), [None, Some(nothing("c", 20))]);
+    assert_eq!(fixture.answers(&["a", "c"], 10), [None, Some(nothing("c", 20))]);
     // The same question on another lane is another question.
     let elsewhere = Lookup { lane: "other".into(), ..lookup("b") };
-    assert_eq!(place.store().answers(&[elsewhere], Time(9)).expect("answers"), [None]);
+    assert_eq!(fixture.store().answers(&[elsewhere], Time(9)).expect("answers"), [None]);
     // What was just looked at is in memory when it is replaced.
-    assert_eq!(place.answers(&["a", "b"], 9).iter().flatten().count(), 2);
+    assert_eq!(fixture.answers(&["a", "b"], 9).iter().flatten().count(), 2);
     // A new answer counts, be it that there is nothing now, and be it for a shorter time.
-    place.commit(&[Write::Answer(found("a", "3", 30)), Write::Answer(nothing("b", 12))]);
-    assert_eq!(place.answers(&["a", "b"], 11), [Some(found("a", "3", 30)), Some(nothing("b", 12))]);
-    assert_eq!(place.answers(&["a", "b"], 15), [Some(found("a", "3", 30)), None]);
+    fixture.commit(&[Write::Answer(found("a", "3", 30)), Write::Answer(nothing("b", 12))]);
+    assert_eq!(
+        fixture.answers(&["a", "b"], 11),
+        [Some(found("a", "3", 30)), Some(nothing("b", 12))]
+    );
+    assert_eq!(fixture.answers(&["a", "b"], 15), [Some(found("a", "3", 30)), None]);
 }
 
-fn the_largest_numbers_survive(place: &mut Place) {
+fn the_largest_numbers_survive(fixture: &mut Fixture) {
     let reservation = Reservation {
         cost: u32::MAX,
         call: CallId { job: JobId(1), index: u16::MAX },
@@ -401,18 +406,18 @@ fn the_largest_numbers_survive(place: &mut Place) {
         ..attempt(u64::MAX, 1)
     };
     let forever = CachedAnswer { expires_at: Time::NEVER, ..found("a", "1", 0) };
-    place.commit(&[Write::Reserve(reservation.clone()), Write::Answer(forever.clone())]);
-    assert_eq!(place.records(), [Record::Reservation(reservation)]);
-    assert_eq!(place.answers(&["a"], u64::MAX - 1), [Some(forever)]);
-    assert_eq!(place.store().prune(Time(0), Time(1 << 62)).expect("a step"), 0);
+    fixture.commit(&[Write::Reserve(reservation.clone()), Write::Answer(forever.clone())]);
+    assert_eq!(fixture.records(), [Record::Reservation(reservation)]);
+    assert_eq!(fixture.answers(&["a"], u64::MAX - 1), [Some(forever)]);
+    assert_eq!(fixture.store().prune(Time(0), Time(1 << 62)).expect("a step"), 0);
 }
 
-fn attempts(place: &mut Place) -> Vec<u64> {
+fn attempts(fixture: &mut Fixture) -> Vec<u64> {
     let number = |record| match record {
         Record::Reservation(reservation) => reservation.attempt.0,
         other => panic!("nothing but attempts was written: {other:?}"),
     };
-    place.records().into_iter().map(number).collect()
+    fixture.records().into_iter().map(number).collect()
 }
 
 /// So many finished jobs with this payload.

@@ -14,7 +14,7 @@ use paceline_core::{
 };
 
 pub use memory::Memory;
-pub use sqlite::{Backup, BackupError, Copied, Older, Sqlite, backup};
+pub use sqlite::{Backup, BackupError, BackupProgress, MissingLog, Sqlite, backup};
 
 /// What the engine asks of a store. One thread owns it; every verb is one transaction.
 pub trait Store: Send {

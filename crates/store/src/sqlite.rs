@@ -29,7 +29,7 @@ use mark::Mark;
 use open_files::{FilesCheck, OpenFiles};
 use statements::Sql;
 
-pub use backup::{Backup, BackupError, Copied, Older, backup};
+pub use backup::{Backup, BackupError, BackupProgress, MissingLog, backup};
 
 /// A store in one SQLite file, which belongs to one process at a time.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use paceline_store::{Backup, BackupError, Memory, Older, Sqlite, Store, StoreError, backup};
+use paceline_store::{Backup, BackupError, Memory, MissingLog, Sqlite, Store, StoreError, backup};
 use rusqlite::Connection;
 use story::{Contents, Story};
 
@@ -87,7 +87,7 @@ fn directory() -> (tempfile::TempDir, PathBuf) {
 }
 
 fn copy(source: &Path, target: &Path) -> Result<Backup, BackupError> {
-    backup(source, target, Older::Refuse, |_| ControlFlow::Continue(()))
+    backup(source, target, MissingLog::Refuse, |_| ControlFlow::Continue(()))
 }
 
 /// A store with so many batches, closed.
@@ -155,7 +155,7 @@ fn b1_a_copy_made_in_many_steps_is_the_store_as_it_was_at_the_first() {
     };
     (0..BEFORE).for_each(|_| commit());
     let mut steps = 0;
-    let made = backup(&path, &target, Older::Refuse, |_| {
+    let made = backup(&path, &target, MissingLog::Refuse, |_| {
         steps += 1;
         commit();
         // One that begins anew after each commit has no end.
@@ -253,7 +253,7 @@ fn b1_a_file_without_its_log_is_copied_only_by_those_who_ask_for_it() {
     let (source, target) = (home.join("alone.db"), home.join("copy.db"));
     let error = copy(&source, &target).expect_err("its newest commits are missing");
     assert!(matches!(error, BackupError::Store(StoreError::LogMissing { .. })), "{error}");
-    backup(&source, &target, Older::Accept, |_| ControlFlow::Continue(())).expect("a copy");
+    backup(&source, &target, MissingLog::Accept, |_| ControlFlow::Continue(())).expect("a copy");
     Sqlite::open(&target).expect("a closed store");
 }
 
@@ -263,7 +263,7 @@ fn a_copy_that_is_stopped_leaves_nothing() {
     closed(&home.join("store.db"), 1);
     let before = names(&home);
     let stop = |_| ControlFlow::Break(());
-    let stopped = backup(&home.join("store.db"), &home.join("copy.db"), Older::Refuse, stop);
+    let stopped = backup(&home.join("store.db"), &home.join("copy.db"), MissingLog::Refuse, stop);
     assert!(matches!(stopped, Err(BackupError::Stopped)));
     assert_eq!(names(&home), before);
 }

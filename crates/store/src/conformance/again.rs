@@ -5,7 +5,7 @@ use paceline_core::{
     ServiceRun, Time, Write,
 };
 
-use super::Place;
+use super::Fixture;
 
 fn both(at: u64) -> Now {
     Now { time: Time(at), wall: Time(at + 7) }
@@ -19,7 +19,7 @@ fn roster(name: &str) -> RosterRecord {
     RosterRecord { name: name.into(), ..RosterRecord::default() }
 }
 
-pub(super) fn services_and_rosters_are_kept_by_name(place: &mut Place) {
+pub(super) fn services_and_rosters_are_kept_by_name(fixture: &mut Fixture) {
     let result = ServiceResult { state: JobState::Failed, why: Some("exit code 3".into()) };
     let run = ServiceRun { job: JobId(9), ended_at: Time(8), result: result.clone() };
     let full = ServiceRecord { succeeded_at: Some(both(5)), last: Some(run), ..service("b") };
@@ -31,26 +31,26 @@ pub(super) fn services_and_rosters_are_kept_by_name(place: &mut Place) {
         results: vec![("a".into(), result)],
         ..roster("nightly")
     };
-    place.commit(&[
+    fixture.commit(&[
         Write::Service(service("b")),
         Write::Roster(roster("weekly")),
         Write::Roster(roster("nightly")),
         Write::Service(service("a")),
     ]);
-    place.commit(&[Write::Service(full.clone()), Write::Roster(under_way.clone())]);
+    fixture.commit(&[Write::Service(full.clone()), Write::Roster(under_way.clone())]);
     let expected = [
         Record::Service(service("a")),
         Record::Service(full),
         Record::Roster(under_way),
         Record::Roster(roster("weekly")),
     ];
-    assert_eq!(place.records(), expected);
+    assert_eq!(fixture.records(), expected);
 }
 
-pub(super) fn a_note_is_kept_until_it_is_replaced_or_dropped(place: &mut Place) {
+pub(super) fn a_note_is_kept_until_it_is_replaced_or_dropped(fixture: &mut Fixture) {
     let mut note = |writes: &[Write]| {
-        place.commit(writes);
-        place.reopen().note("child/a").expect("a read")
+        fixture.commit(writes);
+        fixture.reopen().note("child/a").expect("a read")
     };
     let keep = |text: &str| Write::Note("child/a".into(), Some(text.as_bytes().into()));
     assert_eq!(note(&[Write::Note("child/b".into(), Some(b"b".as_slice().into()))]), None);
@@ -58,15 +58,15 @@ pub(super) fn a_note_is_kept_until_it_is_replaced_or_dropped(place: &mut Place) 
     assert_eq!(note(&[keep("")]).as_deref(), Some(b"".as_slice()));
     assert_eq!(note(&[Write::Note("child/a".into(), None)]), None);
     let names = ["a", "child", "child/", "child/ä", "chile"];
-    place.commit(&names.map(|name| Write::Note(name.into(), Some(b"x".as_slice().into()))));
-    let mut found = |beginning| place.reopen().notes(beginning).expect("a read").join(" ");
+    fixture.commit(&names.map(|name| Write::Note(name.into(), Some(b"x".as_slice().into()))));
+    let mut found = |beginning| fixture.reopen().notes(beginning).expect("a read").join(" ");
     assert_eq!(found("child/"), "child/ child/b child/ä");
     assert_eq!(found("chile"), "chile");
     assert_eq!(found("x"), "");
     assert_eq!(found(""), "a child child/ child/b child/ä chile");
 }
 
-pub(super) fn events_are_told_again_in_their_order_until_forgotten(place: &mut Place) {
+pub(super) fn events_are_told_again_in_their_order_until_forgotten(fixture: &mut Fixture) {
     let event = |id: u64| {
         let what = match id % 3 {
             0 => Happened::Accepted { job: JobId(id) },
@@ -76,19 +76,19 @@ pub(super) fn events_are_told_again_in_their_order_until_forgotten(place: &mut P
         Numbered { id, at: Time(id + 100), what }
     };
     let turn = |ids: std::ops::Range<u64>| Write::Events(ids.map(event).collect());
-    place.commit(&[turn(1..4)]);
-    place.commit(&[turn(4..5), turn(5..9)]);
+    fixture.commit(&[turn(1..4)]);
+    fixture.commit(&[turn(4..5), turn(5..9)]);
     let mut told = |after: u64, most: usize| {
-        let warm = place.store().events(after, most).expect("events");
-        assert_eq!(place.reopen().events(after, most).expect("events"), warm);
+        let warm = fixture.store().events(after, most).expect("events");
+        assert_eq!(fixture.reopen().events(after, most).expect("events"), warm);
         warm
     };
     assert_eq!(told(0, 100), (1..9).map(event).collect::<Vec<_>>());
     assert_eq!(told(2, 3), (3..6).map(event).collect::<Vec<_>>());
     assert_eq!(told(8, 9), []);
     assert_eq!(told(u64::MAX, 9), []);
-    place.store().forget_events(6).expect("forgotten");
-    let left = place.reopen().events(0, 100).expect("events");
+    fixture.store().forget_events(6).expect("forgotten");
+    let left = fixture.reopen().events(0, 100).expect("events");
     let first = left.first().expect("some are left").id;
     assert!((2..=6).contains(&first), "few that need not stay: {first}");
     assert_eq!(left, (first..9).map(event).collect::<Vec<_>>());

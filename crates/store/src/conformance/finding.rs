@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use paceline_core::{Blob, JobId, JobRecord, JobSpec, Time, Write};
 
-use super::{Place, job, report};
+use super::{Fixture, job, report};
 use crate::{Cursor, JobFilter, PRUNE_STEP};
 
 fn keyed(id: u64, key: &[u8]) -> JobRecord {
@@ -23,40 +23,40 @@ fn finish(id: u64, key: &[u8], finished_at: u64) -> [Write; 2] {
 
 /// The numbers of the jobs found, which must be the same before and after opening anew.
 #[track_caller]
-fn found(place: &mut Place, keys: &[&[u8]]) -> Vec<Option<u64>> {
+fn found(fixture: &mut Fixture, keys: &[&[u8]]) -> Vec<Option<u64>> {
     let keys: Vec<Blob> = keys.iter().map(|key| Blob::from(*key)).collect();
-    let before = place.store().finished(&keys).expect("a look");
-    let after = place.reopen().finished(&keys).expect("a look");
+    let before = fixture.store().finished(&keys).expect("a look");
+    let after = fixture.reopen().finished(&keys).expect("a look");
     assert_eq!(before, after, "opening anew changes nothing");
     for (stored, key) in after.iter().zip(&keys) {
         let Some(stored) = stored else { continue };
         assert_eq!(stored.record.spec.key.as_ref(), Some(key));
         assert!(stored.report.is_some());
-        assert_eq!(place.job(stored.record.id.0).as_ref(), Some(stored));
+        assert_eq!(fixture.job(stored.record.id.0).as_ref(), Some(stored));
     }
     after.into_iter().map(|stored| stored.map(|stored| stored.record.id.0)).collect()
 }
 
-pub(super) fn the_newest_finished_job_is_found_by_its_key(place: &mut Place) {
+pub(super) fn the_newest_finished_job_is_found_by_its_key(fixture: &mut Fixture) {
     let long = vec![7; 5_000];
-    assert_eq!(found(place, &[b"a", b""]), [None, None]);
-    place.commit(&[submit(1, b"a"), submit(2, b""), submit(3, &long), submit(4, b"never")]);
-    assert_eq!(found(place, &[b"a", b"", &long]), [None, None, None], "none is finished");
-    place.commit(&[finish(1, b"a", 5), finish(2, b"", 5), finish(3, &long, 5)].concat());
+    assert_eq!(found(fixture, &[b"a", b""]), [None, None]);
+    fixture.commit(&[submit(1, b"a"), submit(2, b""), submit(3, &long), submit(4, b"never")]);
+    assert_eq!(found(fixture, &[b"a", b"", &long]), [None, None, None], "none is finished");
+    fixture.commit(&[finish(1, b"a", 5), finish(2, b"", 5), finish(3, &long, 5)].concat());
     let keys: [&[u8]; 5] = [&long, b"a", b"never", b"", b"a"];
-    assert_eq!(found(place, &keys), [Some(3), Some(1), None, Some(2), Some(1)]);
+    assert_eq!(found(fixture, &keys), [Some(3), Some(1), None, Some(2), Some(1)]);
 
     // In one batch, as the engine has it when a job is answered from the cache; and one that is
     // not finished hides none that is.
-    place.commit(&[vec![submit(5, b"a")], finish(5, b"a", 6).to_vec()].concat());
-    place.commit(&[submit(6, b"a")]);
-    assert_eq!(found(place, &[b"a"]), [Some(5)]);
-    place.commit(&finish(6, b"a", 7));
-    assert_eq!(found(place, &[b"a"]), [Some(6)]);
-    assert_eq!(place.store().finished(&[]).expect("a look"), []);
+    fixture.commit(&[vec![submit(5, b"a")], finish(5, b"a", 6).to_vec()].concat());
+    fixture.commit(&[submit(6, b"a")]);
+    assert_eq!(found(fixture, &[b"a"]), [Some(5)]);
+    fixture.commit(&finish(6, b"a", 7));
+    assert_eq!(found(fixture, &[b"a"]), [Some(6)]);
+    assert_eq!(fixture.store().finished(&[]).expect("a look"), []);
 }
 
-pub(super) fn a_forgotten_job_is_not_found_by_its_key(place: &mut Place) {
+pub(super) fn a_forgotten_job_is_not_found_by_its_key(fixture: &mut Fixture) {
     let jobs = PRUNE_STEP as u64;
     let mut writes = Vec::new();
     for id in 1..=jobs {
@@ -67,28 +67,29 @@ pub(super) fn a_forgotten_job_is_not_found_by_its_key(place: &mut Place) {
         writes.push(submit(id, b"again"));
         writes.extend(finish(id, b"again", finished_at));
     }
-    place.commit(&writes);
+    fixture.commit(&writes);
     let old = jobs * 3 / 4;
-    let prune = |place: &mut Place, before| {
-        place.store().prune(Time(before), Time(0)).expect("a step") as u64
+    let prune = |fixture: &mut Fixture, before| {
+        fixture.store().prune(Time(before), Time(0)).expect("a step") as u64
     };
-    assert_eq!(prune(place, old + 1), old + 1);
-    assert_eq!(prune(place, old + 1), 0);
+    assert_eq!(prune(fixture, old + 1), old + 1);
+    assert_eq!(prune(fixture, old + 1), 0);
     let (gone, stays) = (old.to_le_bytes(), (old + 1).to_le_bytes());
-    assert_eq!(found(place, &[&gone, &stays, b"again"]), [None, Some(old + 1), Some(jobs + 2)]);
-    assert_eq!(prune(place, 901), jobs - old + 1);
-    assert_eq!(found(place, &[&stays, b"again"]), [None, None]);
+    assert_eq!(found(fixture, &[&gone, &stays, b"again"]), [None, Some(old + 1), Some(jobs + 2)]);
+    assert_eq!(prune(fixture, 901), jobs - old + 1);
+    assert_eq!(found(fixture, &[&stays, b"again"]), [None, None]);
     // The key is as good as new.
-    place.commit(&[vec![submit(jobs + 3, &gone)], finish(jobs + 3, &gone, 901).to_vec()].concat());
-    assert_eq!(found(place, &[&gone]), [Some(jobs + 3)]);
+    fixture
+        .commit(&[vec![submit(jobs + 3, &gone)], finish(jobs + 3, &gone, 901).to_vec()].concat());
+    assert_eq!(found(fixture, &[&gone]), [Some(jobs + 3)]);
 }
 
-pub(super) fn unfinished_jobs_are_listed_alone(place: &mut Place) {
-    place
+pub(super) fn unfinished_jobs_are_listed_alone(fixture: &mut Fixture) {
+    fixture
         .commit(&(1..=9).map(|id| Write::Job(job(id), b"x".as_slice().into())).collect::<Vec<_>>());
-    place.commit(&[1, 2, 3, 7].map(|id| Write::Finish(report(id, 5, vec![]).into())));
+    fixture.commit(&[1, 2, 3, 7].map(|id| Write::Finish(report(id, 5, vec![]).into())));
     let mut listed = |from, most| -> Vec<u64> {
-        let listed = place.store().list(from, most, JobFilter::Unfinished).expect("a list");
+        let listed = fixture.store().list(from, most, JobFilter::Unfinished).expect("a list");
         assert!(listed.iter().all(|stored| stored.report.is_none()));
         listed.iter().map(|stored| stored.record.id.0).collect()
     };
@@ -102,13 +103,13 @@ pub(super) fn unfinished_jobs_are_listed_alone(place: &mut Place) {
     assert_eq!(listed(Cursor::Before(JobId(6)), 9), [5, 4]);
 }
 
-pub(super) fn jobs_are_listed_from_either_end(place: &mut Place) {
+pub(super) fn jobs_are_listed_from_either_end(fixture: &mut Fixture) {
     let before = |id| Cursor::Before(JobId(id));
-    place
+    fixture
         .commit(&(1..=9).map(|id| Write::Job(job(id), b"x".as_slice().into())).collect::<Vec<_>>());
-    place.commit(&[1, 2, 3, 7].map(|id| Write::Finish(report(id, 5, vec![]).into())));
+    fixture.commit(&[1, 2, 3, 7].map(|id| Write::Finish(report(id, 5, vec![]).into())));
     let mut listed = |from, most| -> Vec<u64> {
-        let listed = place.store().list(from, most, JobFilter::All).expect("a list");
+        let listed = fixture.store().list(from, most, JobFilter::All).expect("a list");
         listed.iter().map(|stored| stored.record.id.0).collect()
     };
     assert_eq!(listed(Cursor::NEWEST, 3), [9, 8, 7]);

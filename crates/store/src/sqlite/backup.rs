@@ -33,21 +33,21 @@ pub struct Backup {
     pub finished: u64,
 }
 
-/// How far a copy has come.
+/// The progress of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Copied {
-    /// Bytes so far.
+pub struct BackupProgress {
+    /// Bytes copied so far.
     pub bytes: u64,
     /// Bytes in all.
     pub of: u64,
 }
 
-/// What is done with a store whose log is missing, so that its newest commits are.
+/// How to treat a store whose log, with its newest commits, is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Older {
-    /// It is refused.
+pub enum MissingLog {
+    /// Fail with [`StoreError::LogMissing`].
     Refuse,
-    /// It is taken as it is.
+    /// Take the store as it is, without those commits.
     Accept,
 }
 
@@ -89,15 +89,15 @@ pub enum BackupError {
 pub fn backup(
     source: &Path,
     target: &Path,
-    older: Older,
-    mut tell: impl FnMut(Copied) -> ControlFlow<()>,
+    missing_log: MissingLog,
+    mut tell: impl FnMut(BackupProgress) -> ControlFlow<()>,
 ) -> Result<Backup, BackupError> {
     let source = real(source);
     if !source.is_file() {
         return Err(BackupError::NoStore(source));
     }
     free(target)?;
-    if older == Older::Refuse {
+    if missing_log == MissingLog::Refuse {
         mark::refuse_older(&source)?;
     }
     let original = Original::open(&source)?;
@@ -248,7 +248,7 @@ impl Drop for Partial {
 fn copy(
     original: &Original,
     partial: &Partial,
-    tell: &mut dyn FnMut(Copied) -> ControlFlow<()>,
+    tell: &mut dyn FnMut(BackupProgress) -> ControlFlow<()>,
 ) -> Result<(), BackupError> {
     let mut target = partial.open()?;
     let fault = |error| partial.fault(error);
@@ -264,7 +264,7 @@ fn copy(
         let step = pages.step(PAGES_AT_ONCE).map_err(fault)?;
         let (left, all) = (pages.progress().remaining, pages.progress().pagecount);
         let bytes = |pages: i32| u64::from(pages.unsigned_abs()) * u64::from(page);
-        if tell(Copied { bytes: bytes(all - left), of: bytes(all) }).is_break() {
+        if tell(BackupProgress { bytes: bytes(all - left), of: bytes(all) }).is_break() {
             return Err(BackupError::Stopped);
         }
         match step {

@@ -1,8 +1,14 @@
-//! Decide: who goes next (P1 to P5, W1, W5).
+//! Decide: which call goes next (P1 to P5, W1, W5).
 //!
-//! Moments that have come are handled, lanes that changed are looked at once, and then the best
-//! calls of open lanes start until no worker or no call is left. Nothing here is a scan: a lane is
-//! found by the moment it opens, and its calls by standing at the head of one of four queues.
+//! A turn handles the moments that have come, looks once at every lane that changed, and then
+//! starts the best calls of open lanes until no slot or no call is left. Nothing here is a scan, so
+//! the cost of an event does not grow with what waits: a lane is found by the moment it opens, and
+//! its calls by standing at the head of one of four queues.
+//!
+//! Every lane has one *standing*: its best call that may go now, its best interactive one, and the
+//! moment to look at it again. The indexes hold standings and nothing else. A lane whose state
+//! changes is marked dirty (`touch_lane`), and its standing is computed again before the next call
+//! is picked; a change without that mark leaves a call that may go where no turn finds it.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -28,11 +34,13 @@ use crate::waits::Impatient;
 struct Head {
     rank: Priority,
     priority: Priority,
-    /// Who goes, and the place of its queue's oldest call: with several tenants another one may.
+    /// The call that goes.
     call: u32,
     cost: NonZeroU32,
+    /// The place of its queue's oldest call. With several tenants that may be another call: the
+    /// queue ranks by its oldest one, so that a tenant's turn never makes the queue look younger.
     oldest: QueuePlace,
-    /// When its queue ranks higher, or others take turns, if ever.
+    /// When the queue ranks higher, or other tenants take turns; never for most queues.
     rises_at: Time,
 }
 
@@ -78,7 +86,9 @@ impl Core {
         }
     }
 
-    /// Due work, retries and deadlines up to `now`: they come before anything new (Q1, Q2).
+    /// Handles due work, retries and deadlines up to `now`. The engine does this before it takes in
+    /// new submissions: they must not use the room, nor the openings, that earlier work waits for
+    /// (Q1, Q2).
     pub fn catch_up(&mut self, now: Now, plan: &mut Plan) {
         self.come_due(now, plan);
         self.pass_moments(now, plan);
@@ -102,7 +112,7 @@ impl Core {
             match moment {
                 Moment::Retry(call) => self.retry(call, now, plan),
                 Moment::Deadline(job) => self.deadline_passes(job, now, plan),
-                // A request was made for it, be it another job's.
+                // It started in its time: a request was made for it, or for a call that it shares.
                 Moment::StartWithin(call) if self.runs(call) || self.calls[call].requests() > 0 => {
                 }
                 Moment::StartWithin(call) => {
@@ -123,7 +133,11 @@ impl Core {
         self.passing = due;
     }
 
-    /// Looks once at every lane and group that changed, until none has.
+    /// Gives every lane and group that changed its new standing, until none is dirty.
+    ///
+    /// Calls are skipped here too, and a skip changes its lane, its group, and lanes of other jobs
+    /// that it ends. So this is a loop, and the next call is picked only after it: the pick
+    /// compares standings, which must all be of this moment.
     fn settle_standings(&mut self, now: Now, plan: &mut Plan) {
         loop {
             if let Some(lane) = self.dirty_lanes.pop() {
@@ -140,7 +154,8 @@ impl Core {
                 if self.dirty_lanes.is_empty() {
                     self.stand_group(group, now);
                 } else {
-                    // Who was skipped may still stand for its lane: lanes are looked at first.
+                    // A call that was skipped may still stand for its lane in this group. Starting
+                    // it would start a settled call, so lanes are looked at first.
                     self.touch_group(group);
                 }
             } else {
@@ -149,8 +164,9 @@ impl Core {
         }
     }
 
-    /// Withdraws every call that would not wait until its lane opens (W1): the trees are popped
-    /// from the small end, so whoever would wait long enough is not looked at.
+    /// Skips every call that would not wait until its lane opens (W1). Budgets stand in trees that
+    /// are popped from the small end: a call whose budget is long enough is not looked at, so a
+    /// lane that closes costs what it skips and not what it holds.
     fn skip_hopeless(&mut self, lane: u32, glance: &Glance, now: Now, plan: &mut Plan) {
         if Mutant::MaxWaitIgnored.on() {
             return;
@@ -200,7 +216,7 @@ impl Core {
         }
     }
 
-    /// The heads of a lane's queues, by rank and age (P1, P2): says how many there are.
+    /// Fills in the heads of a lane's queues, by rank and age (P1, P2), and returns their number.
     fn heads(&self, lane: &Lane, now: Now, heads: &mut [Head; 4]) -> usize {
         let mut count = 0;
         for priority in Priority::ALL {
@@ -215,7 +231,7 @@ impl Core {
             let Waiting { call, cost, .. } = waiting;
             let rises_at = rises_at.min(turns_at);
             let head = Head { rank, priority, call, cost, oldest, rises_at };
-            // Four at most: sorted as they come.
+            // At most four: sorting them as they come costs less than a sort.
             let mut at = count;
             while at > 0 && head.goes_before(&heads[at - 1]) {
                 heads[at] = heads[at - 1];
@@ -227,7 +243,10 @@ impl Core {
         count
     }
 
-    /// The rank of a call that joined then, and when it rises next (P2).
+    /// The rank of a call that joined at `joined_at`, and the moment at which it rises next (P2).
+    ///
+    /// Ranks are computed and never stored. A call that ages moves nowhere, so ageing a million
+    /// calls costs nothing until a lane is looked at.
     pub(crate) fn rank(&self, priority: Priority, joined_at: Time, now: Time) -> (Priority, Time) {
         if priority == Priority::Interactive || Mutant::NoAgeing.on() {
             return (priority, Time::NEVER);
@@ -242,7 +261,9 @@ impl Core {
         (rank, if rank == Priority::Interactive { Time::NEVER } else { rises_at })
     }
 
-    /// Puts a lane where it belongs: among those ready to go, or by the moment to look again.
+    /// Puts a lane where it belongs: among the lanes that are ready, and at the moment to look
+    /// again. Indexes are touched only where the standing differs, because most looks change
+    /// nothing.
     fn stand_lane(&mut self, number: u32, glance: &Glance, now: Now) {
         let standing = self.lane_standing(number, glance, now);
         let before = self.lanes[number].standing;
@@ -270,10 +291,11 @@ impl Core {
     fn lane_standing(&self, number: u32, glance: &Glance, now: Now) -> Standing {
         let lane = &self.lanes[number];
         let mut standing = Standing::default();
-        // A lane without calls is touched when one comes; a busy or paused one when that ends.
+        // Neither a lane without calls nor a full or paused one has a moment to wake at: a call
+        // that comes, an attempt that ends and an operator who resumes the lane touch it.
         let full = lane.taken() >= lane.width();
         if lane.paused {
-            // Callers that named their budgets do not wait for the resume (W1).
+            // Calls with a budget that a caller named are skipped during the pause (W1).
             standing.wake_at = lane.budgets.least_named().map(|least| lane.paused_at + least);
         }
         if lane.paused || full {
@@ -283,10 +305,11 @@ impl Core {
         let count = self.heads(lane, now, &mut heads);
         let heads = &heads[..count];
         let mut wake_at = Time::NEVER;
-        // Whoever rises may pass those before it.
+        // A call that rises may pass the calls before it.
         let rises_at = heads.iter().map(|head| head.rises_at).min().unwrap_or(Time::NEVER);
         let mut blocked = false;
-        // Whom a kept share is not kept for must not take what a higher one waits for.
+        // A call that waits for a kept share lets calls of higher priorities pass, for which it is
+        // kept. Calls of its own priority and below must not: they would spend what it waits for.
         let mut kept_from = None;
         for head in heads {
             if kept_from.is_some_and(|held| head.priority >= held) {
@@ -298,6 +321,9 @@ impl Core {
                 break;
             }
             wake_at = wake_at.min(opening.at);
+            // A gap, a window or a cooldown closes the lane for every call behind this one as well:
+            // at most it would let a cheaper one through, and then this one never got its whole
+            // cost (L3).
             match opening.cause {
                 Cause::OwnGap => {}
                 Cause::Keep => kept_from = Some(head.priority),
@@ -307,7 +333,8 @@ impl Core {
                 }
             }
         }
-        // A first one that needs no worker goes itself: none is kept for the one behind it.
+        // The interactive call behind the best one matters only where the best one may lack a slot
+        // (P3). One that needs none starts in this turn, and then the lane is looked at again.
         let goes = standing.any.is_some_and(|key| key.need == Need::Nothing);
         let mut interactive = heads.iter().filter(|head| head.priority == Priority::Interactive);
         if let Some(head) = interactive.next().filter(|_| !blocked && !goes) {
@@ -318,16 +345,17 @@ impl Core {
                 wake_at = wake_at.min(opening.at);
             }
         }
-        // Rising changes the order of who is ready, and the gap of who is not; while a cooldown
-        // holds the lane that can wait for its end.
+        // A call that rises changes the order of the calls that are ready, and the gap of those
+        // that are not. While a cooldown holds the lane neither matters before its end, and a lane
+        // that wakes for nothing every few minutes costs as much as one that works.
         let held = if standing.any.is_some() { Time::ZERO } else { lane.health.cooldown_until };
         wake_at = wake_at.min(rises_at.max(held));
         standing.wake_at = (wake_at != Time::NEVER).then_some(wake_at);
         standing
     }
 
-    /// The place of a lane's head among those that compete; none if its lane has its share of the
-    /// pool (P5).
+    /// The place of a lane's head among the calls that compete for slots; `None` if its lane has
+    /// its share of the pool (P5).
     fn key(&self, lane: &Lane, head: &Head) -> Option<Key> {
         let need = self.need(lane, head.call);
         if need == Need::Slot && lane.workers > self.pool.lane_cap() {
@@ -343,7 +371,9 @@ impl Core {
         Some(Key { rank, order: order.0, seq: oldest.seq, call, need })
     }
 
-    /// What a call needs to start besides its lane (P5).
+    /// What a call needs to start besides its lane (P5): nothing, a first call's place, or a slot
+    /// of the pool. Each need has ready sets of its own: while no slot is free, a call that needs
+    /// none is found without passing over those that do.
     pub(crate) fn need(&self, lane: &Lane, call: u32) -> Need {
         let keeps_worker = self.all_keep_workers || {
             let kind = self.jobs[self.calls[call].job].kind;
@@ -362,7 +392,9 @@ impl Core {
         let mut standing = GroupStanding::default();
         if !group.is_full() {
             let cost = |key: &Key| self.jobs[self.calls[key.call].job].cost.get();
-            // Nobody spends what a better one waits for, whatever each needs besides (L3).
+            // The best call that waits for its whole cost bars all calls behind it, whatever slots
+            // they need (L3). Otherwise a stream of cheap ones, permits among them, would keep it
+            // waiting.
             let mut barrier: Option<Key> = None;
             for (sets, slots) in
                 [(&group.any, &mut standing.any), (&group.interactive, &mut standing.interactive)]
@@ -395,7 +427,8 @@ impl Core {
         swap(&mut self.ready_interactive, before.interactive, after.interactive);
     }
 
-    /// Takes a lane out of every index, before it changes beyond recognition.
+    /// Takes a lane out of every index. Its standing names the places where it is found there, so
+    /// this comes before the lane changes its group or is dropped.
     pub(crate) fn leave_indexes(&mut self, number: u32) {
         let before = std::mem::take(&mut self.lanes[number].standing);
         self.openings.remove(number);
@@ -410,8 +443,9 @@ impl Core {
         }
     }
 
-    /// The calls of a lane that leaves its group stand for the group no longer: they may be ready by
-    /// themselves before the group is looked at, and it would take them away.
+    /// The calls of a lane that leaves its group no longer stand for the group. The lane may put
+    /// them among the ready calls itself before the group is looked at, and the group, with its old
+    /// standing, would then remove them.
     fn unstand(&mut self, group: u32, lane: &Standing) {
         let standing = &mut self.groups[group].standing;
         for (slots, sets, key) in [
@@ -427,8 +461,8 @@ impl Core {
         }
     }
 
-    /// The call that starts next, if there is a worker for it; a lacking worker makes the pool
-    /// grow (P3, Q3).
+    /// The call that starts next, if there is a slot for it. The pool grows if a call on an open
+    /// lane lacks one (P3, Q3).
     fn next_to_start(&mut self, now: Now) -> Option<u32> {
         while !self.halted {
             let best = Need::ALL.map(|need| self.first_ready(need));
@@ -442,11 +476,11 @@ impl Core {
         None
     }
 
-    /// The best of those that need the same to start, if it may go.
+    /// The best call with this need, if it may go.
     fn first_ready(&self, need: Need) -> Option<&Key> {
         let (any, interactive) =
             (&self.ready[need as usize], &self.ready_interactive[need as usize]);
-        // Most of them are empty: then the pool is not asked.
+        // Most sets are empty: then the pool need not be asked.
         if any.is_empty() && interactive.is_empty() {
             return None;
         }
@@ -456,14 +490,15 @@ impl Core {
         }
     }
 
-    /// Whether a call on an open lane lacks a slot of the pool.
+    /// Returns `true` if a call on an open lane lacks a slot of the pool.
     pub(crate) fn lacks_workers(&self) -> bool {
         let slot = Need::Slot as usize;
         self.pool.access(Need::Slot) != Some(SlotAccess::Any)
             && !(self.ready[slot].is_empty() && self.ready_interactive[slot].is_empty())
     }
 
-    /// Calls that their lane's new limits can never admit must not block the lane.
+    /// Fails the calls that their lane's new limits can never admit: at the head of a queue such a
+    /// call would wait for ever and let no other pass (L3, L11).
     pub(crate) fn fail_impossible(&mut self, lane: u32, now: Now, plan: &mut Plan) {
         // Limits that a cost of 1 could never pass are refused where they are set.
         let queued = self.lanes[lane].queues.iter().filter(|waiting| waiting.cost.get() > 1);
@@ -474,14 +509,14 @@ impl Core {
         }
     }
 
-    /// Why a call can never start, if its lane or group can never admit its cost.
+    /// The error of a call whose cost its lane or group can never admit.
     pub(crate) fn impossible(&self, call: u32) -> Option<SubmitError> {
         let job = &self.jobs[self.calls[call].job];
         let lane = &self.lanes[self.calls[call].lane];
         self.check_cost(&lane.name, &lane.limits, job.priority, job.cost.get()).err()
     }
 
-    /// Fails a waiting call that can never start; says whether it did.
+    /// Fails a waiting call that can never start. Returns `true` if it did.
     pub(crate) fn fail_if_impossible(&mut self, call: u32, now: Now, plan: &mut Plan) -> bool {
         let Some(error) = self.impossible(call) else { return false };
         let failure = Failure::permanent("cost").because(&error.to_string());
@@ -497,7 +532,7 @@ fn move_opening(openings: &mut Timetable, number: u32, to: Option<Time>) {
     }
 }
 
-/// Replaces one contender by another.
+/// Replaces one contender by another, each in the set of what it needs.
 fn swap(sets: &mut Contenders, before: Option<Key>, after: Option<Key>) {
     if before == after {
         return;

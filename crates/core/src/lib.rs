@@ -22,7 +22,7 @@
 //! | **call** | one job's visit to one lane ([`CallId`]); it may take several attempts |
 //! | **attempt** | one request on the wire ([`AttemptId`]), charged to its lane |
 //! | **reservation** | the durable promise of one attempt, written before it starts ([`Reservation`]) |
-//! | **send_by** | the moment after which a reserved attempt is no longer sent |
+//! | **`send_by`** | the moment after which a reserved attempt is no longer sent |
 //! | **slack** | how much later than its start a request may arrive, and so counts |
 //! | **ledger** | a lane's history of attempts, as long as its longest window ([`Ledger`]) |
 //! | **slot** | the room of one running call, in its lane, its group or the pool of workers |

@@ -1,4 +1,14 @@
-//! Reserve: the promise of one attempt, and what is known of its start and end (L4, L5).
+//! Reserve: the promise of one attempt, and the news of its start and end (L4, L5).
+//!
+//! An attempt is charged before it starts, at the latest moment at which it could arrive. While its
+//! start is not known every limit assumes that moment, so nothing that happens between the decision
+//! and the wire can break one: not a slow commit, not a paused process, not a crash. When the start
+//! becomes known the charge moves there, which is earlier and never later. A charge is given back
+//! only if the worker itself says that nothing was sent.
+//!
+//! Three parties rely on this: the lane and its group, which count the attempt (`Ledger`,
+//! `PendingStarts`), the store, which keeps the reservation for the next process, and the worker,
+//! which sends nothing past `send_by`.
 
 use crate::call::{ANY_WAIT, Call, State, Step};
 use crate::core::{Attempt, Core, Job, Moment, OnCrash};
@@ -9,7 +19,10 @@ use crate::record::{Reservation, Write};
 use crate::time::{Now, Span, Time};
 
 impl Core {
-    /// Promises one attempt of a queued call: charged at the latest moment it could arrive.
+    /// Reserves one attempt of a queued call, charged at the latest moment it could arrive.
+    ///
+    /// The write and the start are in the same plan. The engine hands the start to a worker only
+    /// after the commit, so no request is on the wire whose reservation a crash could lose.
     pub(crate) fn reserve(&mut self, number: u32, now: Now, plan: &mut Plan) {
         let attempt = AttemptId(self.next.attempt);
         self.next.attempt += 1;
@@ -44,6 +57,9 @@ impl Core {
         let call = &self.calls[number];
         let id = self.call_id(number);
         let kind = &self.kinds[self.jobs[job].kind as usize];
+        // A reservation that no limit counts, of work that is repeated, binds nobody after a power
+        // cut: the turn need not wait for the disk. If a limit counts it, or if the work must not
+        // be made twice, the next process has to find it.
         let lasts = remembers || kind.on_crash != OnCrash::Repeat;
         plan.passing += usize::from(!lasts || Mutant::PromisesPass.on());
         plan.writes.push(Write::Reserve(Reservation {
@@ -73,12 +89,14 @@ impl Core {
         self.hold_slot(attempt, number, latest, slack);
     }
 
-    /// The payload of a call that has one of its own (J7).
+    /// The call's own payload, where a move gave it one (J7).
     fn own_payload(&self, call: u32) -> Option<Blob> {
         self.added.get(&call).and_then(|added| added.payload.as_deref()).map(Into::into)
     }
 
-    /// An attempt has its slot from now on, and its worker if it keeps one.
+    /// Takes the slots of an attempt: in its lane, its group and, if its kind keeps a worker, the
+    /// pool. From here until `leave_slot` the attempt counts as in flight, whatever becomes of its
+    /// call (L5).
     fn hold_slot(&mut self, attempt: AttemptId, call: u32, send_by: Time, slack: Span) {
         let Call { job, lane: number, .. } = self.calls[call];
         let Job { priority, cost, kind, .. } = self.jobs[job];
@@ -114,21 +132,23 @@ impl Core {
         self.touch_lane(number);
     }
 
-    /// Takes up an attempt that outlived the process which made it: it is charged already, and
-    /// holds its slot until it is over, as ever (L5).
+    /// Takes up an attempt that outlived the process which made it, such as a permit. It is charged
+    /// already, and it holds its slot until it is over (L5).
     pub(crate) fn take_up(&mut self, call: u32, held: &Reservation, now: Now, plan: &mut Plan) {
         let Reservation { attempt, at, .. } = *held;
         self.step(call, Step::TakeUp);
         self.calls[call].attempt = attempt;
         self.hold_slot(attempt, call, at, Span::ZERO);
-        // The process that died may have counted its finish; this one knows nothing of it and counts
-        // the restart, which is later (L2).
+        // The attempt may have been answered before the process died, and then its gap from the
+        // finish ran from there. Nothing durable tells; the restart is later, so it is never too
+        // early (L2).
         let lane = &mut self.lanes[self.calls[call].lane];
         if !Mutant::TakenUpUnfinished.on() {
             lane.finished(held.priority, attempt, now.time);
         }
         let known = self.attempts.get_mut(&attempt).expect("it holds its slot");
-        // Its job may have been raised since: its gap is that of its promise (P2).
+        // Its job may have been raised since. The gap after it is that of the priority at which it
+        // was reserved, or its end would bind another priority than its start did (P2).
         (known.started_at, known.priority) = (Some(at), held.priority);
         if Mutant::TakenUpFree.on() {
             self.answered(attempt, now);
@@ -165,14 +185,15 @@ impl Core {
         call.waited = now.time.since(place.joined_at);
     }
 
-    /// Whether an attempt is on its way for this call, be it another job's.
+    /// Returns `true` if an attempt is on its way for this call, its own or one that it shares.
     pub(crate) fn runs(&self, call: u32) -> bool {
         let call = &self.calls[call];
         let leads = || self.calls.get(call.leader).is_some_and(|it| it.state == State::Running);
         call.state == State::Running || call.state == State::Joined && leads()
     }
 
-    /// The real start of an attempt is known: from now on it counts by that moment.
+    /// Takes in the real start of an attempt. From now on it counts by that moment, which makes
+    /// room: its lane and its group may open earlier than the reservation said.
     pub fn started(&mut self, attempt: AttemptId, at: Time) {
         let Some(known) = self.attempts.get_mut(&attempt) else { return };
         if known.started_at.is_some() || !known.used {
@@ -182,7 +203,9 @@ impl Core {
         let (lane_number, priority, late) = (known.lane, known.priority, known.late);
         let (charged_at, counts_at) = (known.charged_at(), known.counts_at(at));
         let lane = &mut self.lanes[lane_number];
-        // It needed less than half of the time that others have now too.
+        // It needed less than half of the time that attempts of this lane have now: the disk has
+        // recovered, and a shorter promise costs the lane less of its windows. Only an attempt with
+        // the present time says so; one from before a doubling had less to begin with.
         let send_by = known.send_by;
         if late > 0 && late == lane.late && at + self.settings.send_within(late - 1) < send_by {
             lane.late -= 1;
@@ -202,14 +225,17 @@ impl Core {
         self.touch_lane(lane_number);
     }
 
-    /// Gives back an attempt that was never sent.
+    /// Gives back an attempt that was never sent: nothing counts it any more. Only the worker knows
+    /// that, and it alone may say so ([`Verdict::Unused`](crate::outcome::Verdict::Unused)); an
+    /// attempt whose fate is unknown stays charged.
     pub(crate) fn give_back(&mut self, attempt: AttemptId, now: Now) {
         let known = self.attempts.get_mut(&attempt).expect("reported attempts are known");
         known.used = false;
         let (lane_number, priority, charged_at) = (known.lane, known.priority, known.charged_at());
         let lane = &mut self.lanes[lane_number];
-        // Some think better of it in time. Of those that came too late, each speaks of its own
-        // time, so that one stall counts once.
+        // A worker may also give an attempt back in time, having thought better of it: that says
+        // nothing about the disk. Attempts that came too late double the time that they had
+        // themselves, so that one stall under many attempts doubles it once.
         if now.time > known.send_by {
             lane.came_late(known.late);
         }
@@ -224,14 +250,14 @@ impl Core {
         self.touch_lane(lane_number);
     }
 
-    /// The service has answered in full and sees nothing of the attempt any more: its slot is
-    /// free, and a gap from the finish runs from here. This refines L5: a slot is held until the
-    /// request has really ended, and what the worker still does on its own side costs the service
-    /// nothing. Until its verdict is told, the call runs.
+    /// Takes in that the upstream has answered an attempt in full and sees nothing of it any more.
+    /// Its slots are free, and a gap from the finish runs from here. The call still runs until its
+    /// result comes: the worker may write to disk, which costs the upstream nothing.
     ///
-    /// Nothing is written: a crash repeats the call like any other that was not settled (B2), and
-    /// counts its finish at the restart, which is later. Beyond `max_answered` nothing changes, so
-    /// workers that fall behind with their own side are given no more.
+    /// Nothing is written. A crash repeats the call like any other that was not settled, and counts
+    /// its finish at the restart, which is later. Beyond
+    /// [`max_answered`](crate::Settings::max_answered) the call changes nothing: workers that fall
+    /// behind on their own side get no more work.
     pub fn answered(&mut self, attempt: AttemptId, now: Now) {
         let Some(known) = self.attempts.get(&attempt) else { return };
         let known_already = known.reported || known.answered_at.is_some();
@@ -252,7 +278,8 @@ impl Core {
         self.touch_lane(number);
     }
 
-    /// Nobody told when an attempt started: it counts where it was charged.
+    /// Fixes an attempt whose start was never reported where it was charged. That is the latest
+    /// moment it could have been, so limits stay on the safe side.
     fn start_where_charged(&mut self, attempt: AttemptId) {
         let known = &self.attempts[&attempt];
         if known.used && known.started_at.is_none() {
@@ -260,7 +287,10 @@ impl Core {
         }
     }
 
-    /// An attempt has really ended: its slot is free (L5), and it is history.
+    /// Takes in that an attempt has really ended: its slots are free, and it is history.
+    ///
+    /// This may come long after its result: a call that timed out settles at once, while its
+    /// request may still hang on the wire and hold its slot.
     pub fn ended(&mut self, attempt: AttemptId, now: Now, plan: &mut Plan) {
         if !self.attempts.contains_key(&attempt) {
             return;
@@ -290,7 +320,8 @@ impl Core {
         self.release_lane(number, now.time);
     }
 
-    /// Gives back what an attempt that is over still held.
+    /// Gives back the slots that an attempt still holds at its end. One that was answered has given
+    /// them back already; a second time would let one call too many go out.
     fn leave_slot(&mut self, known: &Attempt) {
         if known.answered_at.is_none() {
             self.free_slot(known.lane, known.keeps_worker);
@@ -317,10 +348,11 @@ impl Core {
         }
     }
 
-    /// Forgets history that binds nothing any more, here and in the store.
+    /// Forgets history that binds nothing any more, in memory and in the store.
     pub(crate) fn trim_lane(&mut self, number: u32, now: Time, plan: &mut Plan) {
-        // Numbers and moments of attempts may disagree by as long as any of them had to be sent and
-        // to arrive; with that as a margin, no attempt below a forgotten one is still needed.
+        // The store forgets by number: all attempts of the lane below one. Numbers and moments may
+        // disagree by as long as any attempt had to be sent and to arrive. With that as a margin no
+        // attempt with a lower number is still needed (L4).
         let lane = &self.lanes[number];
         let margin = self.settings.send_within(lane.latest) + lane.most_slack;
         let memory = lane.memory() + margin;
@@ -336,7 +368,8 @@ impl Core {
             self.measure_groups(number);
         }
         let lane = &mut self.lanes[number];
-        // The next look is paid for by the entries that come until then.
+        // The next trim is paid for by the entries that come until then: each costs O(1) on
+        // average.
         lane.trim_at = (2 * lane.ledger.len()).clamp(32, crate::ledger::EXACT_ENTRIES);
         if let Some(below) = forgotten {
             plan.writes.push(Write::Forget(lane.id, below));

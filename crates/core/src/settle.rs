@@ -1,5 +1,10 @@
-//! Settle: what an attempt brought, and what that makes of its call and its job
+//! Settle: the result of an attempt, and its consequences for its lane, its call and its job
 //! (J1 to J7, R1, L6 to L8, C2, W2, W4).
+//!
+//! A result goes three ways, in this order. The lane is judged first, also by attempts whose calls
+//! have gone: a job that was cancelled says nothing about the upstream, its response does. Then the
+//! answer goes to the cache, and then the call gets its outcome or another attempt. All three are
+//! in one plan, and so in one commit: a crash finds all of them or none.
 
 use std::sync::Arc;
 
@@ -15,26 +20,31 @@ use crate::retry::backoff;
 use crate::settings::Settings;
 use crate::time::{Now, Span, Time};
 
-/// Throttled more often than this, a call has failed (L6).
+/// A call that is throttled more often than this has failed (L6). Throttles cost no attempt, so
+/// this is the only thing that ends a call whose upstream never lets it through.
 const MOST_THROTTLES: u16 = 20;
-/// Not processed more often than this, a request has failed (L7).
+/// A request that is not processed more often than this has failed (L7), for the same reason.
 const MOST_UNPROCESSED: u16 = 20;
-/// Calls of a lane whose failures count once each. Retries of more than these count every time (L7).
+/// Calls per lane whose retries are remembered, so that their failures count once. Retries of
+/// further calls count every time (L7): the set is bounded, and a lane with so many failing calls
+/// is on its ladder already.
 const MOST_FAILED: usize = 4_096;
-/// A chain of `moved` is no longer than this (J7).
+/// A chain of moves is no longer than this (J7): two upstreams that redirect to each other would
+/// otherwise keep a job for ever.
 const MOST_HOPS: u16 = 40;
 
-/// What a worker brought back.
+/// The result of one attempt, as its worker reports it.
 #[derive(Clone, Debug)]
 pub struct AttemptResult {
     /// What the attempt came to.
     pub verdict: Verdict,
-    /// What the service said about its limits, if anything.
+    /// The limits that the upstream announced with it.
     pub announced: Option<Announced>,
 }
 
 impl Core {
-    /// Takes in what an attempt brought. `roll` is the random number of a possible retry (R1).
+    /// Takes in the result of an attempt. Only the first one counts. `roll` is the random number of
+    /// a possible retry.
     pub fn report(
         &mut self,
         attempt: AttemptId,
@@ -52,7 +62,8 @@ impl Core {
         let started_at = known.started_at;
         let answered = known.answered_at.is_some();
         self.judge(attempt, &result, now, plan);
-        // What was answered was sent, whatever its worker says now: it stays charged (L4).
+        // A worker that announced the whole response has sent its request, whatever it says now.
+        // The upstream has counted it, so it stays charged (L4).
         if result.verdict == Verdict::Unused && !answered {
             self.give_back(attempt, now);
         } else {
@@ -66,7 +77,11 @@ impl Core {
         self.touch_lane(lane);
     }
 
-    /// What the attempt says about its lane.
+    /// Draws the consequences for the lane (L6 to L8).
+    ///
+    /// Attempts that were on the wire when the lane was last slowed or closed say nothing new:
+    /// sixteen calls in flight that meet a throttle together slow the lane down once. `newest`
+    /// marks them: the last attempt that was reserved by now.
     fn judge(&mut self, attempt: AttemptId, result: &AttemptResult, now: Now, plan: &mut Plan) {
         let Attempt { lane: number, made_for, .. } = self.attempts[&attempt];
         let newest = AttemptId(self.next.attempt - 1);
@@ -85,7 +100,8 @@ impl Core {
             health.cool(now.time + after);
         }
         match &result.verdict {
-            // A date that is no later than the gap would be helps no more than none (L6).
+            // A date sooner than the slowed gap would open the lane at its old pace: `Retry-After:
+            // 0` from an upstream that throttles would make it go on at full speed (L7).
             Verdict::Throttled { .. } => {
                 let by_rate = recent.gap(now.time);
                 if dated.is_none_or(|after| after < health.throttled_gap(&limits, by_rate)) {
@@ -94,6 +110,8 @@ impl Core {
             }
             Verdict::Failed { about: About::Call, .. } => health.answered(),
             Verdict::Failed { failure, .. } if failure.retryable => {
+                // An upstream that says when to come again is up: its date is the whole
+                // consequence.
                 if dated.is_none_or(|after| after < SOON) {
                     let again = lane.failed.contains(&made_for);
                     let counted = health.failed(attempt, newest, again, &limits, now.time);
@@ -102,7 +120,7 @@ impl Core {
                     }
                 }
             }
-            // A service that says no to one question is a service that answers.
+            // An upstream that refuses one request answers requests: a 404 clears the ladder.
             Verdict::Done { .. }
             | Verdict::Empty
             | Verdict::Moved { .. }
@@ -113,8 +131,8 @@ impl Core {
             lane.failed.clear();
         }
         if let Some(mut announced) = result.announced {
-            // Others on the wire, or answered since, may not be counted in what the service says
-            // is left.
+            // Requests that are on the wire, or were answered since, may not be counted in the
+            // number that the upstream says is left. Taken as left, they would be spent twice.
             let others = (lane.in_flight + lane.unreported).saturating_sub(1);
             let others = if Mutant::LeftUncut.on() { 0 } else { others };
             announced.left = announced.left.map(|(left, span)| (left.saturating_sub(others), span));
@@ -127,7 +145,9 @@ impl Core {
         }
     }
 
-    /// Keeps an answer, and gives it at once to whoever waits for the same one (C1, C2).
+    /// Keeps an answer, and gives it at once to a call that waits for the same one (C1, C2). This
+    /// is the second look into the cache, turned into an event: the store is not asked again before
+    /// each start, because an answer that arrives here finds the calls that could use it.
     fn cache(&mut self, attempt: AttemptId, verdict: &Verdict, now: Now, plan: &mut Plan) {
         let known = &self.attempts[&attempt];
         let Some(key) = known.cache_key.clone() else { return };
@@ -145,8 +165,8 @@ impl Core {
         let answer =
             CachedAnswer { lane: name, key: key.clone(), value, expires_at: now.time + keep };
         plan.writes.push(Write::Answer(answer.clone()));
-        // The attempt's own call is settled by the caller; this is for one that came after its
-        // job had left.
+        // The attempt's own call is settled in `conclude`. This is for a call that came after the
+        // attempt's job had left: it found no call to share, and waits in the queue.
         if let Some(other) = self.find_same(lane, &key)
             && self.calls[other].attempt != attempt
         {
@@ -158,14 +178,15 @@ impl Core {
         }
     }
 
-    /// What the attempt makes of its call.
+    /// Gives the call its outcome, or another attempt.
     fn conclude(&mut self, call: u32, verdict: Verdict, now: Now, roll: u64, plan: &mut Plan) {
         match verdict {
             Verdict::Unused => {
                 self.return_to_queue(call);
                 self.watch_starts(call);
                 let leads = self.most_urgent(call);
-                // Limits may have changed while it was out.
+                // Limits may have changed while it was out: a cost that no longer fits would stand
+                // at the head of its queue for ever.
                 self.fail_if_impossible(leads, now, plan);
             }
             Verdict::Throttled { again: true, .. } => {
@@ -205,8 +226,9 @@ impl Core {
         }
     }
 
-    /// A request that its upstream did not process costs a call nothing, for so many times (L7). While
-    /// one of those that shared it may still ask for nothing, all that have attempts left go on with it.
+    /// Repeats a request that its upstream did not process, at no cost for the call, up to a bound
+    /// (L7). Calls share a request as long as one of them may still repeat it at no cost; for the
+    /// others it then counts as an attempt.
     fn not_processed(&mut self, call: u32, now: Now, roll: u64, plan: &mut Plan) {
         let free =
             |call: &Call| call.unprocessed < MOST_UNPROCESSED || Mutant::UnprocessedForEver.on();
@@ -219,13 +241,15 @@ impl Core {
         self.send_again(call, Core::is_spent, "not_processed", now, plan);
     }
 
-    /// Whether a call has had all its attempts (R1).
+    /// Returns `true` if a call has had all its attempts (R1).
     fn is_spent(&self, call: u32) -> bool {
         let Call { job, attempts, .. } = self.calls[call];
         attempts >= self.jobs[job].retry().attempts.get()
     }
 
-    /// Settles calls, of which others may have been settled in the meantime.
+    /// Settles each of these calls that is still open. Settling one may finish its job, and with it
+    /// others of them; their numbers may then belong to new calls, so each is known by its job as
+    /// well.
     fn settle_each(
         &mut self,
         calls: Vec<(u32, JobId)>,
@@ -240,7 +264,11 @@ impl Core {
         }
     }
 
-    /// An attempt in vain: calls that may try again do, those that may not have failed (R1).
+    /// Handles a failed attempt: of the calls that shared it, those with attempts left wait for one
+    /// retry, and the others have failed (R1).
+    ///
+    /// One call leads those that go on, and its backoff is the one that counts. So an attempt that
+    /// many shared is repeated once and not once per job.
     fn fail(
         &mut self,
         call: u32,
@@ -261,7 +289,8 @@ impl Core {
         if let Some(leads) = leads {
             let retry = self.jobs[self.calls[leads].job].retry();
             let wait = backoff(&retry, self.calls[leads].attempts, roll);
-            // A date that is hardly later than now names no pace.
+            // A date that is hardly later than now names no pace: without the backoff, an upstream
+            // that fails with `Retry-After: 0` would get all attempts of the call at once.
             let wait = match retry_after.filter(|after| *after > NO_GAP) {
                 Some(after) => after.min(crate::time::LONGEST_SPAN),
                 None => wait,
@@ -274,7 +303,11 @@ impl Core {
         self.settle_each(through, &Outcome::Failed(failure), now, plan);
     }
 
-    /// Back to their places at the cost of no attempt, but for those that were sent too often (L6).
+    /// Returns calls to their places at the cost of no attempt; those that were sent too often have
+    /// failed (L6).
+    ///
+    /// The place is the old one: a throttled call has waited its turn, and behind the queue it
+    /// would wait for it again each time that its upstream is busy.
     fn send_again(
         &mut self,
         call: u32,
@@ -300,7 +333,7 @@ impl Core {
         self.settle_each(through, &Outcome::Failed(Failure::transient(class)), now, plan);
     }
 
-    /// A call in backoff waits for its lane again.
+    /// Puts a call whose backoff is over into its lane's queue again.
     pub(crate) fn retry(&mut self, call: u32, now: Now, plan: &mut Plan) {
         let followers = self.followers.get(&call).cloned().unwrap_or_default();
         self.stretch(&followers);
@@ -309,7 +342,7 @@ impl Core {
         self.judge_waiting(leads, now, plan);
     }
 
-    /// The outcome of an attempt that counted, for all that shared it.
+    /// Settles a call and all that shared its attempt, which counts for each of them.
     fn settle_all(&mut self, call: u32, outcome: &Outcome, now: Now, plan: &mut Plan) {
         self.shared_by(call, Call::tried);
         let mut act = |core: &mut Core, call: u32, plan: &mut Plan| {
@@ -318,14 +351,15 @@ impl Core {
         self.share(call, &mut act, plan);
     }
 
-    /// Back to its place, with its attempt given back.
+    /// Returns a call to its place. Its attempt is over and no longer its own.
     fn return_to_queue(&mut self, call: u32) {
         self.step(call, Step::Return);
         self.calls[call].attempt = AttemptId(0);
         self.line_up(call);
     }
 
-    /// Waits for its next attempt outside the queue, holding no slot (R1).
+    /// Makes a call wait for its next attempt outside the queue (R1). It holds no slot there, and
+    /// takes no room: a lane that fails must not refuse new work because of its own retries.
     pub(crate) fn back_off(&mut self, call: u32, until: Time) {
         self.step(call, Step::BackOff);
         self.calls[call].attempt = AttemptId(0);
@@ -382,14 +416,19 @@ impl Core {
         }
     }
 
-    /// Gives a call its one outcome (J1), and its job what follows from it.
+    /// Gives a call its one outcome (J1), and draws the consequences for its job.
+    ///
+    /// Exactly one of four things follows: the job is being closed and its closer reports it, the
+    /// job has its first conclusive answer, the stage is over, or the outcome alone becomes
+    /// durable. Each of the first three writes a record that contains this outcome, so the call's
+    /// own record is left out.
     pub(crate) fn settle(&mut self, number: u32, outcome: Outcome, now: Now, plan: &mut Plan) {
         let job = self.calls[number].job;
         let conclusive = outcome.is_conclusive();
         self.settle_quietly(number, outcome, now, plan);
         let wants_first = self.jobs[job].until == Until::Conclusive && !Mutant::EarlyExitLate.on();
         if self.jobs[job].closing {
-            // Whoever closes the job reports it.
+            // `settle_rest` settles all calls of the job, and its caller reports it.
         } else if conclusive && wants_first {
             self.withdraw(job, Skip::EarlyExit, now, plan);
             self.finish(job, now, plan);
@@ -400,7 +439,8 @@ impl Core {
         }
     }
 
-    /// The outcome without its consequences for the job.
+    /// Gives a call its outcome without consequences for its job. The calls that shared its request
+    /// go on first (`hand_over`): the state that they take over is gone once the call is settled.
     pub(crate) fn settle_quietly(
         &mut self,
         number: u32,
@@ -424,7 +464,8 @@ impl Core {
         plan.events.push(Event::Settled(self.call_id(number), self.call_report(number)));
     }
 
-    /// Takes a call out of wherever it waits; one that runs loses its attempt.
+    /// Takes a call out of every index of its state. A running call loses its attempt, which goes
+    /// on without it: its slot and its charge are the lane's business until it ends (L5).
     fn leave_waiting(&mut self, number: u32, now: Now) {
         let Call { state, job, attempt, retry_at, place, .. } = self.calls[number];
         match state {
@@ -455,8 +496,9 @@ impl Core {
         }
     }
 
-    /// A call that settles while its attempt, or the one that it shares, is on the wire: that was
-    /// made, if its start is known (J1).
+    /// Counts the request of a call that settles while its attempt, or the one that it shares, is
+    /// on the wire: it was made if its start is known (J1). A report must not say that nothing was
+    /// asked where the upstream has counted a request.
     pub(crate) fn count_on_the_wire(&mut self, number: u32, started_at: Option<Time>, now: Now) {
         if started_at.is_some() {
             self.calls[number].was_out(started_at, now.time);
@@ -464,7 +506,8 @@ impl Core {
         }
     }
 
-    /// When the attempt started that a call makes or shares, if that is known and it is not over.
+    /// The start of the attempt that a call makes or shares, if that is known and the attempt is
+    /// not over.
     pub(crate) fn on_the_wire(&self, number: u32) -> Option<Time> {
         let Call { state, attempt, leader, .. } = self.calls[number];
         let attempt = match state {
@@ -476,7 +519,7 @@ impl Core {
     }
 }
 
-/// A worker's value or payload is held to the same bound as a caller's.
+/// Holds a worker's value or payload to the same bound as a caller's: both are kept in the store.
 fn bounded(mut result: AttemptResult, max: usize) -> AttemptResult {
     let size = match &result.verdict {
         Verdict::Done { value, .. } => value.len(),

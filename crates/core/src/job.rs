@@ -1,4 +1,4 @@
-//! What a caller submits.
+//! The jobs that callers submit, and the answers to a submission.
 
 use std::num::{NonZeroU16, NonZeroU32};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::name::NameError;
 use crate::priority::Priority;
 use crate::time::{Span, Time};
 
-/// Bytes that the rules carry but never look into.
+/// Bytes that the rules carry and never read.
 pub type Blob = Arc<[u8]>;
 
 /// Calls that one job may have, in all its stages together.
@@ -51,11 +51,11 @@ impl std::fmt::Display for JobId {
 pub struct CallId {
     /// Its job.
     pub job: JobId,
-    /// Its place among the job's calls.
+    /// Its position among the job's calls.
     pub index: u16,
 }
 
-/// When a job has its answer (J2).
+/// When a job has its answer and reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Until {
@@ -66,27 +66,28 @@ pub enum Until {
     Conclusive,
 }
 
-/// What becomes of a second job with the same key (D1, D2).
+/// What to do with a second job that has the same key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnDuplicate {
-    /// It joins the first and gets the same report.
+    /// Join the first: both callers get the same report.
     #[default]
     Join,
-    /// It is refused.
+    /// Refuse the second.
     Refuse,
-    /// Its payload and due moment replace those of the first, if that still waits.
+    /// Replace the payload and the due moment of the first, if no attempt was made for it yet;
+    /// otherwise refuse the second.
     Replace,
 }
 
-/// How a failed attempt is tried again (R1).
+/// How failed attempts are retried: after an exponential backoff with full jitter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retry {
-    /// Attempts in all.
+    /// Attempts in all, the first included.
     pub attempts: NonZeroU16,
-    /// The bound of the first wait; each further one is twice as long.
+    /// The longest wait before the second attempt; it doubles with each further one.
     pub backoff: Span,
-    /// The bound of any wait.
+    /// The longest wait before any attempt.
     pub backoff_max: Span,
 }
 
@@ -103,31 +104,31 @@ impl Default for Retry {
 /// The part of a job that never changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobSpec {
-    /// Which worker runs its calls.
+    /// Names the worker that runs its calls.
     pub kind: Arc<str>,
-    /// The lanes it visits, stage by stage (J3).
+    /// The lanes it visits. The next stage starts only if this one did not settle the job.
     pub stages: Vec<Vec<Arc<str>>>,
-    /// Calls, by number, that do not apply (J6).
+    /// Calls, by number, that their worker said do not apply: they are skipped.
     pub not_applicable: Vec<u16>,
-    /// Who takes turns with whom (P4).
+    /// Jobs of different tenants take turns within one priority of a lane.
     pub tenant: Option<Arc<str>>,
-    /// Unique among unfinished jobs (D1).
+    /// Says which work this is: unique among unfinished jobs.
     pub key: Option<Blob>,
-    /// Unique among jobs not yet due (D2).
+    /// Unique among jobs that are not yet due.
     pub schedule_key: Option<Blob>,
-    /// What a duplicate does.
+    /// What to do if the key, or the schedule key, is taken.
     pub on_duplicate: OnDuplicate,
-    /// Skipped when the lane stays closed for longer (W1).
+    /// Calls are skipped when their lane stays closed for longer than this.
     pub max_wait: Option<Span>,
-    /// Skipped when not started so long after joining the queue (W1).
+    /// Calls are skipped when they have not started this long after joining the queue.
     pub start_within: Option<Span>,
-    /// When it has its answer.
+    /// When the job has its answer.
     pub until: Until,
-    /// How failures are tried again.
+    /// How failures are retried.
     pub retry: Retry,
-    /// What one attempt costs in every window (L3).
+    /// The cost of one attempt in every window.
     pub cost: NonZeroU32,
-    /// Under which key its answers are cached, lane by lane (C1).
+    /// The key under which its answers are cached, lane by lane; `None` asks no cache.
     pub cache_key: Option<Blob>,
 }
 
@@ -155,11 +156,11 @@ impl JobSpec {
 /// The part of a job that a second caller, or a replacement, may change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Terms {
-    /// `None`: background, and no default `max_wait`.
+    /// `None` means background without a default `max_wait`.
     pub priority: Option<Priority>,
-    /// Nothing starts before this moment.
+    /// No call starts before this moment.
     pub due: Option<DueAt>,
-    /// Who waits for its report, and until when (D1, W2).
+    /// The callers that wait for its report, each with a deadline of its own.
     pub callers: Callers,
 }
 
@@ -170,20 +171,20 @@ impl Default for Terms {
     }
 }
 
-/// A job on its way in.
+/// A job as a caller submits it.
 #[derive(Clone, Debug)]
 pub struct Submission {
-    /// What never changes.
+    /// The part that never changes.
     pub spec: JobSpec,
-    /// Named by the caller, or background.
+    /// `None` means background without a default `max_wait`.
     pub priority: Option<Priority>,
     /// When it may start.
     pub due: Due,
-    /// How long it may take in all.
+    /// How long this caller waits for the report.
     pub deadline: Option<Span>,
-    /// Refused at once if its lanes would not let it start within `start_within`.
+    /// Refuse the job at once if its lanes would not let it start within `start_within`.
     pub in_time: bool,
-    /// For the worker.
+    /// Bytes for the worker.
     pub payload: Blob,
 }
 
@@ -195,30 +196,30 @@ impl Submission {
     }
 }
 
-/// The answer to a submission: none of these is an error.
+/// The answer to a submission. A caller plans for each of these; none is an error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Admission {
     /// A new job.
     Accepted(JobId),
-    /// The same work is under way: its report is the report.
+    /// The same work is under way: its report is this caller's report.
     Joined(JobId),
     /// The waiting job has the new payload and due moment.
     Replaced(JobId),
-    /// The same work is under way, and the caller wanted no such thing.
+    /// The same work is under way, and the caller asked not to join it.
     Duplicate(JobId),
-    /// No room (Q1): try again then.
+    /// There is no room for its calls.
     Refused {
-        /// The lane that has none; without it the whole queue has none.
+        /// The lane that is full; `None` if the queue as a whole is.
         #[serde(default)]
         lane: Option<Arc<str>>,
-        /// When room is likely, by the wall clock; unknown for a lane that is paused, or that only
-        /// running calls hold.
+        /// When room is likely, by the wall clock. `None` while the lane is paused, or while only
+        /// running calls hold it.
         retry_at: Option<Time>,
     },
-    /// It would start too late, and its caller wanted to know now.
+    /// It would start too late, and its caller asked to be told now.
     TooLate {
-        /// How long it would wait; nobody knows for a lane that is paused.
+        /// How long it would wait; `None` for a lane that is paused.
         wait: Option<Span>,
         /// When it would be in time again, by the wall clock.
         retry_at: Option<Time>,
@@ -226,7 +227,7 @@ pub enum Admission {
 }
 
 impl Admission {
-    /// The job that will report, if there is one for this caller.
+    /// The job whose report this caller gets, if there is one.
     pub fn job(&self) -> Option<JobId> {
         match self {
             Admission::Accepted(job) | Admission::Joined(job) | Admission::Replaced(job) => {
@@ -237,10 +238,10 @@ impl Admission {
     }
 }
 
-/// A submission that can never be accepted as it is.
+/// A submission that can never be accepted as it is. The caller can only report it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
-    /// A bad name.
+    /// A name that is not allowed.
     #[error(transparent)]
     Name(#[from] NameError),
     /// A kind without a worker.
@@ -249,10 +250,10 @@ pub enum SubmitError {
     /// A lane that neither exists nor matches a template.
     #[error("no lane named `{0}`: configure it, or a template such as `host:*` that covers it")]
     UnknownLane(Arc<str>),
-    /// One lane too many for the bound on lanes.
+    /// The bound on lanes is reached, and no lane can be dropped.
     #[error("no room for the lane `{lane}`: {max} lanes exist and none is idle (`max_lanes`)")]
     TooManyLanes {
-        /// The one that did not fit.
+        /// The lane that would be one too many.
         lane: Arc<str>,
         /// The bound.
         max: u32,
@@ -261,10 +262,10 @@ pub enum SubmitError {
     #[error("{0} calls are too many for one job: at most {MOST_CALLS}")]
     TooManyCalls(usize),
     /// The same lane twice in one stage.
-    #[error("the lane `{0}` stands twice in one stage")]
+    #[error("the lane `{0}` is named twice in one stage")]
     LaneTwice(Arc<str>),
     /// A job, or a stage of it, that visits no lane.
-    #[error("a job needs a lane in each of its stages")]
+    #[error("a job needs at least one lane in each stage")]
     NoLanes,
     /// More calls in the first stage than may ever wait at this priority.
     #[error(
@@ -273,13 +274,13 @@ pub enum SubmitError {
     NeverRoom {
         /// Calls of the first stage.
         calls: u32,
-        /// What the queue leaves for its priority.
+        /// The room that calls of its priority may use.
         room: u32,
     },
     /// A payload over the bound.
     #[error("a payload of {size} bytes is too large: at most {max}")]
     PayloadTooLarge {
-        /// Its size.
+        /// Its size, in bytes.
         size: usize,
         /// The bound.
         max: usize,
@@ -287,9 +288,9 @@ pub enum SubmitError {
     /// A key over the bound.
     #[error("a {what} of {size} bytes is too long: at most {LONGEST_KEY}")]
     KeyTooLong {
-        /// Which key.
+        /// The key: `key`, `schedule key` or `cache key`.
         what: &'static str,
-        /// Its size.
+        /// Its size, in bytes.
         size: usize,
     },
     /// A key without bytes.
@@ -298,19 +299,19 @@ pub enum SubmitError {
     /// A cost that no window could ever admit.
     #[error("a cost of {cost} can never fit the limit `{limit}` of `{lane}`: it allows {allowed}")]
     CostTooHigh {
-        /// What it costs.
+        /// The cost of one attempt.
         cost: u32,
         /// The limit.
         limit: crate::rate::Rate,
-        /// The lane or group.
+        /// The lane that has the limit, itself or through its group.
         lane: Arc<str>,
-        /// What the limit leaves for this priority.
+        /// The part of the limit that calls of this priority may use.
         allowed: u64,
     },
     /// A span beyond ten years.
     #[error("`{0}` is longer than ten years")]
     TooLong(&'static str),
-    /// The engine is on its way out (B3).
+    /// The engine has been asked to stop.
     #[error("the engine is stopping and takes no new work")]
     Stopping,
 }

@@ -1,4 +1,4 @@
-//! What a lane or a group allows, as configured (L1, L2, L7, L9, L11).
+//! The limits of a lane or a group, as configured (L1, L2, L7, L9, L11).
 
 use std::num::NonZeroU32;
 
@@ -9,14 +9,14 @@ use crate::priority::Priority;
 use crate::rate::Rate;
 use crate::time::{LONGEST_SPAN, Span};
 
-/// Windows that one lane may have.
+/// The most windows that one lane or group may have.
 pub const MOST_WINDOWS: usize = 8;
-/// Calls in flight that one lane may allow.
+/// The most calls in flight that one lane may allow.
 pub const MOST_IN_FLIGHT: u32 = 100_000;
-/// How much the way to one service may vary.
+/// The longest slack of a lane.
 pub const MOST_SLACK: Span = Span::secs(1);
-/// How much a short way varies, and the part of the shortest window or gap that is given up for it
-/// at most.
+/// The default slack: the jitter of a short network path, and the part of the shortest window or
+/// gap that it may cost at most.
 const USUAL_SLACK: Span = Span::millis(2);
 const USUAL_SLACK_PART: u64 = 500;
 
@@ -30,12 +30,12 @@ impl Portion {
     /// Everything.
     pub const ONE: Portion = Portion(1_000);
 
-    /// So many thousandths; more than 1000 is everything.
+    /// `n` thousandths; more than 1000 is everything.
     pub const fn thousandths(n: u16) -> Portion {
         Portion(if n > 1_000 { 1_000 } else { n })
     }
 
-    /// The nearest portion, or nothing for a number outside 0 to 1.
+    /// The nearest portion; `None` for a number outside 0 to 1.
     pub fn from_f64(number: f64) -> Option<Portion> {
         (0.0..=1.0).contains(&number).then(|| Portion((number * 1_000.0).round() as u16))
     }
@@ -59,14 +59,15 @@ impl Portion {
     }
 }
 
-/// At most `rate`, with a share kept for higher priorities (L3, L11).
+/// A sliding window. No interval of length `rate.per`, wherever it begins, holds the starts of more
+/// than `rate.max` attempts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// How many in how long.
+    /// The number of attempts, and the length of the window.
     pub rate: Rate,
-    /// By priority, the part that only it and higher ones may spend.
+    /// By priority, the part that is kept for it and for higher priorities.
     pub keep: [Portion; 4],
-    /// Whether calls are spread evenly: adds a gap of `per / max`.
+    /// Spread calls evenly: adds a gap of `per / max`.
     pub spread: bool,
 }
 
@@ -76,7 +77,7 @@ impl Window {
         Window { rate, keep: [Portion::ZERO; 4], spread: false }
     }
 
-    /// How much of the window a call submitted with `priority` may fill.
+    /// The part of the window that calls submitted with `priority` may fill.
     pub fn allowed(&self, priority: Priority) -> u64 {
         let max = u64::from(self.rate.max.get());
         let kept: u64 = self.keep[..priority.index()].iter().map(|k| k.of_at_least(max)).sum();
@@ -90,46 +91,47 @@ impl Window {
     }
 }
 
-/// Where a gap is measured from (L2).
+/// The moment that a gap is measured from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GapFrom {
-    /// Start to start.
+    /// From start to start.
     #[default]
     Start,
-    /// Finish to start.
+    /// From finish to start.
     Finish,
 }
 
-/// The rules of one lane.
+/// The limits of one lane. How they act together: `docs/limits.md`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The gap between calls.
+    /// The gap between calls; `None` for no gap.
     pub every: Option<Span>,
-    /// Where the gap is measured from.
+    /// The moment that the gap is measured from.
     pub gap_from: GapFrom,
-    /// By priority, the part of the gap that it needs; all of it unless the lane asks for less (L2).
+    /// By priority, the part of the gap that a call needs. All of it by default: a lane has to ask
+    /// for shorter gaps.
     pub gap_share: [Portion; 4],
-    /// Calls per window.
+    /// Windows, all of which hold.
     pub windows: Vec<Window>,
-    /// Calls at once.
+    /// Calls in flight.
     pub in_flight: NonZeroU32,
-    /// How much longer one call may be on its way to the service than another. It sees arrivals
-    /// and not starts, so gaps and windows count each start so much later (L4). Without it: as a
-    /// short way needs.
+    /// Network jitter to allow for. The upstream sees arrivals and not starts, so gaps and windows
+    /// count each start this much later, and hold where requests arrive. `None`: a 500th of the
+    /// shortest window or gap, at most 2 ms.
     pub slack: Option<Span>,
-    /// How long one attempt may take.
+    /// How long one attempt may take; `None` for no bound.
     pub timeout: Option<Span>,
-    /// The group whose limits hold too.
+    /// The group whose limits hold as well.
     pub group: Option<String>,
-    /// Failures in a row that climb the ladder.
+    /// Failures in a row after which the lane closes for a while.
     pub fail_after: NonZeroU32,
-    /// Calls that may wait on the lane; without it, as the settings say (Q1).
+    /// Calls that may wait on the lane; `None` for [`lane_waiting`](crate::Settings::lane_waiting).
     pub max_waiting: Option<NonZeroU32>,
 }
 
-/// The shares of a lane whose upstream tolerates urgent calls closer together: interactive 0.1,
-/// rss 0.5, completion 0.7, background 1.0 (L2). A lane has to ask for them.
+/// Shares of the gap for an upstream that tolerates urgent calls closer together: interactive 0.1,
+/// rss 0.5, completion 0.7, background 1.0. A lane has to ask for them.
 pub const GAP_SHARE: [Portion; 4] = [Portion(100), Portion(500), Portion(700), Portion(1_000)];
 
 impl Default for Limits {
@@ -150,7 +152,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The configured gap for a call of rank `rank`; windows and announcements add theirs.
+    /// The configured gap for a call of rank `rank`. Spread windows and announcements may lengthen
+    /// it.
     pub fn gap(&self, rank: Priority) -> Span {
         self.every.map_or(Span::ZERO, |every| Span(self.gap_share[rank.index()].of(every.0)))
     }
@@ -160,8 +163,9 @@ impl Limits {
         self.windows.iter().map(Window::spread_gap).max().unwrap_or(Span::ZERO)
     }
 
-    /// How much later than its start a call may arrive, and so counts. Without a word about it: as a
-    /// short way needs, and little of any window or gap that it makes longer, be it the group's.
+    /// How much later than its start a call may arrive, and so counts. The default is the jitter of
+    /// a short path, and never more than a small part of any window or gap that it lengthens, those
+    /// of the group included.
     pub fn slack(&self, group: Option<&GroupLimits>) -> Span {
         let usual = || {
             let windows = group.map_or(&[][..], |group| &group.windows);
@@ -176,7 +180,7 @@ impl Limits {
         self.slack.unwrap_or_else(usual)
     }
 
-    /// Refuses what cannot be meant.
+    /// Returns an error for limits that contradict each other or could never be met.
     pub fn check(&self) -> Result<(), LimitsError> {
         if let Some(group) = &self.group {
             check_name("group", group)?;
@@ -200,14 +204,14 @@ impl Limits {
     }
 }
 
-/// The rules that lanes share (L9). No priority bends them, and none is kept a share.
+/// Limits that lanes share. They hold for every priority alike, without shares.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupLimits {
     /// The gap between calls of any of its lanes.
     pub every: Option<Span>,
-    /// Calls per window over all its lanes.
+    /// Windows over all its lanes.
     pub windows: Vec<Window>,
-    /// Calls at once over all its lanes.
+    /// Calls in flight over all its lanes.
     pub in_flight: Option<NonZeroU32>,
 }
 
@@ -218,7 +222,7 @@ impl GroupLimits {
         self.every.unwrap_or(Span::ZERO).max(spread)
     }
 
-    /// Refuses what cannot be meant.
+    /// Returns an error for limits that contradict each other or could never be met.
     pub fn check(&self) -> Result<(), LimitsError> {
         if self.every.is_some_and(|every| every > LONGEST_SPAN) {
             return Err(LimitsError::TooLong("every"));
@@ -230,34 +234,34 @@ impl GroupLimits {
     }
 }
 
-/// Limits that cannot be meant.
+/// Limits that contradict each other or could never be met.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LimitsError {
-    /// A bad group name.
+    /// A group name that is not allowed.
     #[error(transparent)]
     Name(#[from] NameError),
     /// A span beyond ten years.
     #[error("`{0}` is longer than ten years")]
     TooLong(&'static str),
-    /// A span of nothing.
-    #[error("`{0}` is zero: nothing could be done in it")]
+    /// A timeout of zero.
+    #[error("`{0}` is zero: no call could finish in it")]
     Zero(&'static str),
-    /// More at once than any lane takes.
+    /// More calls in flight than [`MOST_IN_FLIGHT`].
     #[error("`in_flight = {0}` is more than {MOST_IN_FLIGHT}")]
     InFlight(u32),
-    /// More than is allowed for.
+    /// More slack than [`MOST_SLACK`].
     #[error("`slack = {0}` is more than {MOST_SLACK}")]
     Slack(Span),
-    /// More windows than are looked at.
+    /// More windows than [`MOST_WINDOWS`].
     #[error("{0} limits are too many: a lane or group has at most {MOST_WINDOWS}")]
     Windows(usize),
-    /// The same length twice: one of the two can never matter.
+    /// Two windows of the same length: one of them could never matter.
     #[error("two limits per `{0}`: keep the stricter one")]
     SameWindow(Span),
-    /// Everything is kept from everybody.
+    /// A window whose kept shares leave nothing for background work.
     #[error("the limit `{0}` keeps everything for higher priorities: background could never run")]
     KeepsAll(Rate),
-    /// `keep` in a group.
+    /// Kept shares in a group.
     #[error("`keep` belongs to a lane's limit, not to a group's")]
     KeepInGroup,
 }
@@ -310,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn l4_a_lane_that_says_nothing_has_the_slack_of_a_short_way_and_never_much() {
+    fn l4_the_default_slack_is_that_of_a_short_path_and_a_small_part_of_any_limit() {
         let lane = |every: Option<Span>, rates: &[&str]| {
             let windows = rates.iter().map(|rate| window(rate)).collect();
             Limits { every, windows, ..Limits::default() }
@@ -348,7 +352,7 @@ mod tests {
         check(&absurd(|l| l.every = Some(Span::days(4_000))), "`every` is longer than ten years");
         check(
             &absurd(|l| l.timeout = Some(Span::ZERO)),
-            "`timeout` is zero: nothing could be done in it",
+            "`timeout` is zero: no call could finish in it",
         );
         check(
             &absurd(|l| l.windows = vec![window("1/s"), window("2/1000ms")]),

@@ -1,4 +1,4 @@
-//! What an attempt, a call and a job came to.
+//! The results of attempts, calls and jobs.
 
 use std::sync::Arc;
 
@@ -9,31 +9,31 @@ use crate::priority::Priority;
 use crate::rate::Rate;
 use crate::time::{Span, Time};
 
-/// What a call came to: exactly one per call (J1).
+/// The result of a call. Each call gets exactly one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
-    /// An answer.
+    /// The upstream answered with a value.
     Done {
-        /// Whether it settles the question (J2).
+        /// Whether the value settles the job's question.
         conclusive: bool,
         /// JSON text.
         #[serde(with = "blob")]
         value: Blob,
     },
-    /// The service answered that there is nothing.
+    /// The upstream answered that there is nothing.
     Empty,
-    /// Not asked, and why.
+    /// The call was not made, or its answer was no longer wanted.
     Skipped(Skip),
-    /// Asked in vain.
+    /// All attempts failed.
     Failed(Failure),
-    /// Withdrawn by its caller.
+    /// The job was cancelled.
     Cancelled,
-    /// The same call is under way (D3).
+    /// The same feed is being read by another job.
     Duplicate {
-        /// In this job.
+        /// That job.
         of: JobId,
     },
-    /// Goes on in another lane of the same stage (J7).
+    /// The call went on in another lane of the same stage, as after a redirect.
     Moved {
         /// That lane.
         to: Arc<str>,
@@ -41,21 +41,21 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Whether it settles its job's question.
+    /// Returns `true` if it settles its job's question.
     pub fn is_conclusive(&self) -> bool {
         matches!(self, Outcome::Done { conclusive: true, .. })
     }
 
-    /// Whether the service gave an answer, be it that there is none.
+    /// Returns `true` if the upstream gave an answer, an empty one included.
     pub fn is_answer(&self) -> bool {
         matches!(self, Outcome::Done { .. } | Outcome::Empty)
     }
 }
 
-/// Why a call was not made.
+/// Why a call was skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Skip {
-    /// The lane stays closed for longer than the call would wait (W1).
+    /// The lane stays closed for longer than the call would wait.
     MaxWait {
         /// The wait that it would have needed.
         wait: Span,
@@ -69,15 +69,15 @@ pub enum Skip {
         /// Its budget.
         start_within: Span,
     },
-    /// The job ran out of time (W2).
+    /// The job's deadline passed.
     Deadline,
-    /// Another lane had the answer (J2).
+    /// Another call gave the conclusive answer.
     EarlyExit,
-    /// The kind said so (J6).
+    /// Its worker said that it does not apply to the lane.
     NotApplicable,
-    /// An earlier stage had the answer (J3).
+    /// An earlier stage settled the job.
     Stage,
-    /// The lane was stopped by hand, and the call would wait for it no longer (W1).
+    /// An operator paused the lane, and the call's budget is over.
     Paused {
         /// Its budget.
         max_wait: Span,
@@ -86,19 +86,19 @@ pub enum Skip {
     },
 }
 
-/// What went wrong.
+/// A failure, for programs (`class`) and for people (`message`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// A short stable name: `timeout`, `connect`, `status_404`.
     pub class: Arc<str>,
-    /// Whether trying again may help.
+    /// Whether another attempt may succeed.
     pub retryable: bool,
-    /// For people.
+    /// A sentence for people.
     pub message: Option<Arc<str>>,
 }
 
 impl Failure {
-    /// A failure that trying again may cure.
+    /// A failure that another attempt may cure.
     pub fn transient(class: &str) -> Failure {
         Failure { class: class.into(), retryable: true, message: None }
     }
@@ -108,7 +108,7 @@ impl Failure {
         Failure { class: class.into(), retryable: false, message: None }
     }
 
-    /// The same with words for people.
+    /// Adds a message for people.
     #[must_use]
     pub fn because(mut self, message: &str) -> Failure {
         self.message = Some(message.into());
@@ -116,7 +116,7 @@ impl Failure {
     }
 }
 
-/// What a failure says something about (L7).
+/// The scope of a failure: only those of the lane count towards its cooldown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum About {
     /// The upstream, and with it every call of the lane: a reset, a timeout, a status of 5xx.
@@ -126,81 +126,82 @@ pub enum About {
     Call,
 }
 
-/// What one attempt came to, as its worker tells it.
+/// The result of one attempt, as its worker reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// An answer.
+    /// The upstream answered with a value.
     Done {
-        /// Whether it settles the question.
+        /// Whether the value settles the job's question.
         conclusive: bool,
         /// JSON text.
         value: Blob,
     },
-    /// Nothing there.
+    /// The upstream answered that there is nothing.
     Empty,
-    /// In vain.
+    /// The attempt failed.
     Failed {
-        /// What went wrong.
+        /// The failure.
         failure: Failure,
-        /// When the service wants to be asked again.
+        /// The wait that the upstream asked for.
         retry_after: Option<Span>,
-        /// What it says something about.
+        /// Whether it says something about the lane or about this call only.
         about: About,
     },
-    /// The upstream says that it did not process the request (L7): it is sent again, at the cost of
-    /// no attempt.
+    /// The upstream says that it did not process the request. It is sent again, at the cost of no
+    /// attempt.
     NotProcessed,
-    /// Too fast for the service (L6, L7).
+    /// The upstream refused the request because it came too soon.
     Throttled {
-        /// When the service wants to be asked again.
+        /// The wait that the upstream asked for.
         retry_after: Option<Span>,
-        /// Whether the call waits for that, rather than having failed.
+        /// Whether the call is made again then; otherwise it has failed.
         again: bool,
     },
-    /// To be asked elsewhere (J7).
+    /// The call goes on in another lane, as after a redirect.
     Moved {
-        /// On this lane.
+        /// That lane.
         lane: Arc<str>,
-        /// With this payload, if not the same.
+        /// The payload there, if it is another one.
         payload: Option<Blob>,
     },
-    /// Nobody knows what it came to, as when the worker panicked (J5): the call has failed, and
-    /// nothing is known about the service.
+    /// The result is unknown, as when the worker panicked. The call has failed, and nothing follows
+    /// for its lane.
     Lost {
-        /// What went wrong.
+        /// The failure that the call reports.
         failure: Failure,
     },
-    /// Nothing was sent: the reservation ran out first (L4).
+    /// Nothing was sent: the reservation ran out first.
     Unused,
 }
 
-/// What a service said about its own limits (L8).
+/// The limits that an upstream announced in a response. They may slow its lane down and never speed
+/// it up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Announced {
     /// A gap between calls.
     pub every: Option<Span>,
-    /// A window.
+    /// Calls per window.
     pub window: Option<Rate>,
-    /// So many calls are left, and for how long that holds.
+    /// Calls that are left, and the span after which the upstream counts anew.
     pub left: Option<(u32, Span)>,
-    /// Calls at once.
+    /// Calls in flight.
     pub in_flight: Option<u32>,
 }
 
 /// How one call went, in its job's report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallReport {
-    /// Where it was to go.
+    /// Its lane.
     pub lane: Arc<str>,
-    /// What it came to.
+    /// Its outcome.
     pub outcome: Outcome,
-    /// Real requests made.
+    /// Requests that were really made.
     pub attempts: u32,
     /// From joining the queue to the last start, or to the end of waiting.
     pub waited: Span,
     /// The last attempt, from start to end.
     pub ran: Span,
-    /// Whether the answer came from the cache (C1).
+    /// Whether the answer came from the cache.
     pub cached: bool,
 }
 
@@ -219,7 +220,7 @@ impl std::fmt::Display for CallReport {
     }
 }
 
-/// What became of a job as a whole.
+/// The state of a job as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JobState {
@@ -227,44 +228,45 @@ pub enum JobState {
     Waiting,
     /// At least one runs.
     Running,
-    /// Any call done or empty.
+    /// At least one call is done or empty.
     Done,
-    /// None, and at least one failed.
+    /// No call is done or empty, and at least one has failed.
     Failed,
-    /// Nothing but skipped.
+    /// No call has an answer, and none has failed.
     Skipped,
-    /// Withdrawn.
+    /// The last caller cancelled it.
     Cancelled,
 }
 
-/// What the outcomes amount to (J4).
+/// What a job's outcomes amount to. A lane that gave no answer never looks like one that found
+/// nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Answer {
-    /// Somebody settled the question.
+    /// At least one answer is conclusive.
     Conclusive,
-    /// Everybody answered.
+    /// Every call that applies has an answer.
     All,
-    /// Everybody answered that there is nothing.
+    /// Every call that applies has the answer that there is nothing.
     Empty,
-    /// Somebody could not be asked.
+    /// At least one call has no answer, and none is conclusive.
     Inconclusive,
 }
 
-/// What a job came to: its answer and its coverage, lane by lane.
+/// The result of a job: its answer and its coverage, lane by lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Which job.
+    /// The job.
     pub job: JobId,
-    /// What became of it.
+    /// Its state.
     pub state: JobState,
-    /// What it amounts to.
+    /// What its outcomes amount to.
     pub answer: Answer,
     /// When it was finished.
     pub finished_at: Time,
-    /// Its coverage.
+    /// Its calls, in their order.
     pub calls: Vec<CallReport>,
-    /// Whether the job goes on: this is what there was at one caller's deadline (D1).
+    /// Whether the job goes on: these are the outcomes at one caller's deadline.
     pub partial: bool,
 }
 

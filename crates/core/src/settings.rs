@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use crate::limits::Portion;
 use crate::time::Span;
 
-/// How lanes that compete for workers are ordered within one rank (P1).
+/// The order, within one rank, of lanes that compete for slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AcrossLanes {
     /// The oldest call first.
@@ -15,60 +15,61 @@ pub enum AcrossLanes {
     Turns,
 }
 
-/// The elastic pool (Q3, P3, P5).
+/// The elastic pool of slots. The first running call of each lane needs none of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolSettings {
-    /// Slots that are always there, beyond the first running call of each lane.
+    /// Slots that are always there.
     pub base: NonZeroU32,
-    /// Slots at most.
+    /// The most slots that the pool grows to.
     pub max: NonZeroU32,
-    /// Lanes at most that run anything at once.
+    /// The most lanes that run anything at once.
     pub max_lanes: NonZeroU32,
-    /// Running calls at most in all, first ones and others; no bound of its own by default.
+    /// The most running calls in all, those without a slot included. No bound by default.
     pub max_running: NonZeroU32,
     /// Slots, and lanes, that only interactive calls may take.
     pub interactive_reserve: u32,
     /// The part of `max` that one lane may hold.
     pub lane_share: Portion,
-    /// One worker more or less per this; zero means at once.
+    /// The pool grows or shrinks by one slot per `step`; zero means at once.
     pub step: Span,
-    /// How full the queue is when the pool grows.
+    /// The pool grows while the queue is this full.
     pub grow_at: Portion,
-    /// How full the queue is when the pool shrinks.
+    /// The pool shrinks while the queue is less full than this.
     pub shrink_at: Portion,
 }
 
-/// What the rules are told once, at the start.
+/// The settings of the core, fixed from the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The pool of workers.
+    /// The pool of slots.
     pub pool: PoolSettings,
-    /// Waiting calls at most in all (Q1); a tenth of them is kept for interactive work.
+    /// The most calls that may wait in all. A tenth is kept for interactive work.
     pub max_waiting: NonZeroU32,
-    /// Waiting calls at most on one lane that does not say it itself (Q1); `max_waiting` lowers it.
+    /// The most calls that may wait on a lane without a bound of its own; never above
+    /// `max_waiting`.
     pub lane_waiting: NonZeroU32,
-    /// Lanes at most, those that templates make included (L10).
+    /// The most lanes, those that templates make included.
     pub max_lanes: NonZeroU32,
-    /// Attempts at most that their service has answered and that are not over yet; those beyond
-    /// keep their slots to the end (L5).
+    /// The most attempts that their upstreams have answered and that are not over yet. Those beyond
+    /// keep their slots to the end.
     pub max_answered: u32,
-    /// The order between lanes (P1).
+    /// The order between lanes.
     pub across_lanes: AcrossLanes,
-    /// A waiting call ranks one priority higher after each of these (P2).
+    /// A waiting call ranks one priority higher after each of these spans.
     pub age_after: Span,
-    /// A reservation is good for so long (L4). Each that comes too late doubles it for its lane, at
-    /// most [`MOST_LATE`] times, so that a slow disk costs time and not everything.
+    /// How long a reserved attempt may take to be sent. One that is later is not sent, and doubles
+    /// this for its lane, at most [`MOST_LATE`] times: a disk that is always slower delays calls
+    /// and does not stop them.
     pub send_within: Span,
-    /// Work due by the clock is promised so long before, so that its commit does not make it
-    /// late (W5).
+    /// Work due at a moment is reserved this much ahead, so that its commit does not make it late.
     pub lead: Span,
-    /// How long found answers are cached (C2).
+    /// How long answers that found something are cached.
     pub found_for: Span,
-    /// How long empty answers are cached (C2).
+    /// How long empty answers are cached.
     pub empty_for: Span,
     /// The largest payload or value, in bytes.
     pub max_payload: usize,
-    /// Seeds the tables' hash, so that nobody outside can aim at it.
+    /// Seeds the hash of the tables, so that callers cannot choose keys that collide.
     pub hash_seed: u64,
 }
 
@@ -111,25 +112,25 @@ impl Default for Settings {
 /// Settings that contradict each other.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// Fewer workers at most than always.
+    /// The pool's maximum is below its base.
     #[error("`workers.max = {max}` is below `workers.base = {base}`")]
     MaxBelowBase {
-        /// Always there.
+        /// The base.
         base: u32,
-        /// At most.
+        /// The maximum.
         max: u32,
     },
-    /// More workers than make sense in one process.
+    /// More slots than make sense in one process.
     #[error("`workers.max = {0}` is more than 100000")]
     TooManyWorkers(u32),
-    /// Nothing but interactive calls could ever run.
+    /// The interactive reserve leaves nothing for other calls.
     #[error(
         "`workers.interactive_reserve = {reserve}` leaves none of `{of} = {max}` for other work"
     )]
     ReserveTakesAll {
-        /// Kept for interactive calls.
+        /// The reserve.
         reserve: u32,
-        /// The setting of which that much is kept.
+        /// The setting that it is a part of.
         of: &'static str,
         /// Its value.
         max: u32,
@@ -137,24 +138,24 @@ pub enum SettingsError {
     /// The pool would grow and shrink at once.
     #[error("`workers.shrink_at` must be below `workers.grow_at`")]
     ShrinkAboveGrow,
-    /// Slots would be held for nothing.
+    /// A lead that would hold slots for too long.
     #[error("`lead = {0}` is more than a second: work due later would hold its slot for so long")]
     LongLead(Span),
-    /// A zero where work could never be done or would rise at once.
+    /// A zero where no work could be done, or where calls would rise at once.
     #[error("`{0}` must be above zero")]
     Zero(&'static str),
 }
 
-/// How often `send_within` is doubled at most.
+/// The most times that `send_within` is doubled.
 pub const MOST_LATE: u8 = 5;
 
 impl Settings {
-    /// How long a reservation is good for on a lane where this was doubled so often (L4).
+    /// How long an attempt may take to be sent, on a lane where this was doubled `late` times.
     pub fn send_within(&self, late: u8) -> Span {
         self.send_within.times(1 << late)
     }
 
-    /// Refuses what cannot work.
+    /// Returns an error for settings that contradict each other.
     pub fn check(&self) -> Result<(), SettingsError> {
         let pool = &self.pool;
         let (base, max) = (pool.base.get(), pool.max.get());

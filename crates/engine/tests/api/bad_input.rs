@@ -46,7 +46,7 @@ async fn a_job_that_cannot_be_accepted_is_refused_with_its_reason() {
             "the tenant name `a\\0b` has control characters or white space at its ends",
         ),
         (ask("x").tenant(""), "a tenant needs a name"),
-        (Job::new("ask", "x").on(["a", "a"]), "the lane `a` stands twice in one stage"),
+        (Job::new("ask", "x").on(["a", "a"]), "the lane `a` is named twice in one stage"),
         (Job::new("ask", "x").on(&many), "1001 calls are too many for one job: at most 1000"),
         (ask("x").key(&key), "a key of 1025 bytes is too long: at most 1024"),
         (ask("x").schedule_key(&key), "a schedule key of 1025 bytes is too long: at most 1024"),

@@ -57,7 +57,7 @@ async fn j1_a_job_without_lanes_is_refused() {
     let (pace, _desk) = small();
     for job in [Job::new("ask", "x"), Job::new("ask", "x").on(["a"]).on([] as [&str; 0])] {
         let refused = pace.submit(job).await.expect_err("no lane");
-        assert_eq!(refused.to_string(), "a job needs a lane in each of its stages");
+        assert_eq!(refused.to_string(), "a job needs at least one lane in each stage");
     }
     let refused = pace.submit(ask("x").key("")).await.expect_err("no key");
     assert_eq!(refused.to_string(), "a key needs at least one byte: leave it out for none");

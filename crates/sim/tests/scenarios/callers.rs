@@ -151,7 +151,7 @@ fn j1_a_job_or_a_stage_without_lanes_is_refused_and_so_is_an_empty_key() {
     insta::assert_snapshot!(world.run_for("2s"), @"
     0.000 skipped #1 a not_applicable
     0.000 report #1 skipped, empty
-    0.000 submit 1: a job needs a lane in each of its stages
+    0.000 submit 1: a job needs at least one lane in each stage
     0.000 submit 2: a key needs at least one byte: leave it out for none
     0.000 submit 3: accepted as #1
     ");

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::Context as _;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use paceline_core::{Rate, Span};
-use paceline_mock::{Behaviour, Entry, Mock, Preset, Ratio, Summary};
+use paceline_mock::{Behaviour, LogEntry, Mock, Preset, Ratio, Summary};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::Exit;
@@ -136,7 +136,7 @@ async fn ended([mut interrupt, mut terminate]: [Signal; 2]) {
     }
 }
 
-fn watcher(log: Option<LogFile>, verbose: bool) -> impl FnMut(&Entry) + Send + 'static {
+fn watcher(log: Option<LogFile>, verbose: bool) -> impl FnMut(&LogEntry) + Send + 'static {
     move |entry| {
         if let Some(log) = &log {
             log.append(entry);
@@ -160,7 +160,7 @@ impl LogFile {
         Ok(LogFile(Arc::new(Mutex::new(Ok(file)))))
     }
 
-    fn append(&self, entry: &Entry) {
+    fn append(&self, entry: &LogEntry) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Ok(file) = &mut *state
             && let Err(error) = append(file, entry)
@@ -176,7 +176,7 @@ impl LogFile {
 }
 
 /// One write per line, so that others can follow the file.
-fn append(file: &mut File, entry: &Entry) -> io::Result<()> {
+fn append(file: &mut File, entry: &LogEntry) -> io::Result<()> {
     let mut line = serde_json::to_vec(entry)?;
     line.push(b'\n');
     file.write_all(&line)

@@ -14,7 +14,7 @@ use paceline::{
     Builder, Call, Event, Failed, Failure, Group, Job, JobState, Lane, Limits, Outcome, Paceline,
     Span, Time, Work, Worker,
 };
-use paceline_mock::{Arrival, Behaviour, Entry, Limit, Mock, Ratio, violations};
+use paceline_mock::{Arrival, Behaviour, Limit, LogEntry, Mock, Ratio, violations};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -246,7 +246,7 @@ async fn b1_killed_at_any_moment_nothing_is_lost_repeated_or_too_fast() {
     let counted = calls.clone();
     let behaviour =
         Behaviour { latency: Span::millis(4), fail: Ratio::one_in(9), ..Behaviour::default() };
-    let watcher = move |entry: &Entry| counted.store(entry.call, Ordering::SeqCst);
+    let watcher = move |entry: &LogEntry| counted.store(entry.call, Ordering::SeqCst);
     let service = Mock::start_at(([127, 0, 0, 1], 0).into(), behaviour, watcher).await;
     let service = service.expect("a free port");
 
@@ -306,7 +306,7 @@ async fn b1_killed_at_any_moment_nothing_is_lost_repeated_or_too_fast() {
 }
 
 /// `lane`, `key` and the moment it was sent.
-fn parts(entry: &Entry) -> (&str, &str, Time) {
+fn parts(entry: &LogEntry) -> (&str, &str, Time) {
     let [lane, key, sent_at] = entry.path[1..].split('/').collect::<Vec<_>>()[..] else {
         panic!("{entry:?}")
     };
@@ -315,7 +315,7 @@ fn parts(entry: &Entry) -> (&str, &str, Time) {
 
 /// Nothing that was settled was asked for again. Returns how many calls that had been answered
 /// were made again all the same, because nobody had heard the answer, and how often at most.
-fn check_calls(log: &[Entry], books: &Books, keys: &BTreeMap<u64, &str>) -> (usize, usize) {
+fn check_calls(log: &[LogEntry], books: &Books, keys: &BTreeMap<u64, &str>) -> (usize, usize) {
     let mut answered = BTreeMap::<_, usize>::new();
     let settled: BTreeMap<String, u64> = books
         .settled
@@ -339,8 +339,8 @@ fn check_calls(log: &[Entry], books: &Books, keys: &BTreeMap<u64, &str>) -> (usi
 
 /// The calls that reached the service as fast as the wire is. Both clocks run on through every
 /// restart, so a store that came back at the wrong time would show here as a delay.
-fn prompt(log: &[Entry]) -> Vec<&Entry> {
-    let transit = |entry: &Entry| entry.at_us.cast_signed() - parts(entry).2.0.cast_signed();
+fn prompt(log: &[LogEntry]) -> Vec<&LogEntry> {
+    let transit = |entry: &LogEntry| entry.at_us.cast_signed() - parts(entry).2.0.cast_signed();
     let fastest = log.iter().map(transit).min().expect("calls");
     let tolerance = TOLERANCE.0.cast_signed();
     let prompt: Vec<_> = log.iter().filter(|e| transit(e) - fastest <= tolerance).collect();
@@ -350,19 +350,19 @@ fn prompt(log: &[Entry]) -> Vec<&Entry> {
 }
 
 /// No limit was passed: to the microsecond as the calls were sent, and nearly so as they arrived.
-fn check_limits(log: &[Entry], prompt: &[&Entry]) -> Span {
+fn check_limits(log: &[LogEntry], prompt: &[&LogEntry]) -> Span {
     let mut shortfall = Span::ZERO;
     let shared: [(&[&str], Vec<Limit>); 1] = [(&["left", "right"], vec![Limit::Gap(PAIR_GAP)])];
     let names: Vec<_> = lanes().into_iter().map(|(_, name, limits)| ([name], limits)).collect();
     let single = names.iter().map(|(name, limits)| (&name[..], limits.clone()));
     for (names, limits) in single.chain(shared) {
-        let here = |entry: &&Entry| names.contains(&parts(entry).0);
+        let here = |entry: &&LogEntry| names.contains(&parts(entry).0);
         let mut sent: Vec<Time> = log.iter().filter(here).map(|entry| parts(entry).2).collect();
         assert!(sent.len() > 100, "{names:?}: only {} calls", sent.len());
         sent.sort();
         let sent: Vec<Arrival> =
             sent.into_iter().map(|at| Arrival { at, ended_at: Some(at) }).collect();
-        let arrived = prompt.iter().copied().filter(here).map(Entry::arrival);
+        let arrived = prompt.iter().copied().filter(here).map(LogEntry::arrival);
         let arrived: Vec<Arrival> = arrived.collect();
         for limit in limits {
             assert_eq!(violations(&sent, limit, Span::ZERO), [], "{names:?} sent past {limit}");

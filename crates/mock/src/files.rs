@@ -24,7 +24,7 @@ pub use crate::request::Version;
 pub use content::content;
 pub use fault::{Ending, Fault, MOST_PATHS, Rule};
 pub use file::{Answer, File, Framing, Resource};
-pub use log::{Entry, MOST_REQUESTS};
+pub use log::{MOST_REQUESTS, RequestRecord};
 
 use crate::check::{Arrival, Limit, Violation, violations};
 use crate::listening::Listening;
@@ -172,12 +172,12 @@ impl Files {
     }
 
     /// What arrived, oldest first.
-    pub fn log(&self) -> Vec<Entry> {
+    pub fn log(&self) -> Vec<RequestRecord> {
         self.shelf.books().log.entries().to_vec()
     }
 
     /// What arrived under a pattern, oldest first.
-    pub fn log_of(&self, pattern: &str) -> Vec<Entry> {
+    pub fn log_of(&self, pattern: &str) -> Vec<RequestRecord> {
         let books = self.shelf.books();
         let entries = books.log.entries().iter();
         entries.filter(|entry| fault::covers(pattern, &entry.path)).cloned().collect()
@@ -203,13 +203,14 @@ impl Files {
     /// The requests that broke `limit` by more than `tolerance`.
     pub fn violations(&self, limit: Limit, tolerance: Span) -> Vec<Violation> {
         let books = self.shelf.books();
-        let arrivals: Vec<Arrival> = books.log.entries().iter().map(Entry::arrival).collect();
+        let arrivals: Vec<Arrival> =
+            books.log.entries().iter().map(RequestRecord::arrival).collect();
         violations(&arrivals, limit, tolerance)
     }
 
     /// Waits until `seen` holds for the log; panics after [`PATIENCE`].
     #[track_caller]
-    pub fn wait_until(&self, seen: impl Fn(&[Entry]) -> bool) {
+    pub fn wait_until(&self, seen: impl Fn(&[RequestRecord]) -> bool) {
         let came = self.shelf.wait_until(PATIENCE, seen);
         assert!(came, "waited {PATIENCE:?} in vain; the log is {:#?}", self.log());
     }

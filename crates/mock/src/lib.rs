@@ -13,6 +13,6 @@ mod serve;
 
 pub use behaviour::{Behaviour, Preset, PresetError};
 pub use check::{Arrival, Limit, Violation, violations};
-pub use log::{Entry, LimitCount, MOST_ENTRIES, Summary};
+pub use log::{LimitCount, LogEntry, MOST_ENTRIES, Summary};
 pub use ratio::{Ratio, RatioError};
 pub use serve::{LARGEST_BODY, MOST_CONNECTIONS, Mock};

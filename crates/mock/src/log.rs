@@ -15,7 +15,7 @@ const LONGEST_PATH: usize = 1_000;
 
 /// One call as it arrived.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Entry {
+pub struct LogEntry {
     /// Its number, from 1.
     pub call: u64,
     /// When its head had been read, in microseconds since the start.
@@ -31,7 +31,7 @@ pub struct Entry {
     pub ended_at: Option<Time>,
 }
 
-impl Entry {
+impl LogEntry {
     /// As the checker sees it.
     pub fn arrival(&self) -> Arrival {
         Arrival { at: Time(self.at_us), ended_at: self.ended_at }
@@ -77,7 +77,7 @@ impl Summary {
 
 #[derive(Debug, Default)]
 pub(crate) struct Log {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<LogEntry>,
     counts: Summary,
     open: usize,
 }
@@ -89,7 +89,7 @@ impl Log {
     }
 
     /// Remembers a call that arrived, and opens it.
-    pub(crate) fn arrived(&mut self, now: Time, path: &str, status: Option<u16>) -> &Entry {
+    pub(crate) fn arrived(&mut self, now: Time, path: &str, status: Option<u16>) -> &LogEntry {
         self.open += 1;
         let counts = &mut self.counts;
         counts.calls += 1;
@@ -103,7 +103,7 @@ impl Log {
             self.entries.pop_front();
             counts.forgotten += 1;
         }
-        self.entries.push_back(Entry {
+        self.entries.push_back(LogEntry {
             call: counts.calls,
             at_us: now.0,
             path: path[..path.floor_char_boundary(LONGEST_PATH)].to_string(),
@@ -134,17 +134,17 @@ impl Log {
         }
     }
 
-    fn entry(&mut self, call: u64) -> Option<&mut Entry> {
+    fn entry(&mut self, call: u64) -> Option<&mut LogEntry> {
         let place = call.checked_sub(self.counts.forgotten + 1)?;
         self.entries.get_mut(place as usize)
     }
 
-    pub(crate) fn entries(&self) -> Vec<Entry> {
+    pub(crate) fn entries(&self) -> Vec<LogEntry> {
         self.entries.iter().cloned().collect()
     }
 
     pub(crate) fn summary(&self, behaviour: &Behaviour, tolerance: Span) -> Summary {
-        let arrivals: Vec<Arrival> = self.entries.iter().map(Entry::arrival).collect();
+        let arrivals: Vec<Arrival> = self.entries.iter().map(LogEntry::arrival).collect();
         let count = |rule: crate::Limit| LimitCount {
             limit: rule.to_string(),
             violations: violations(&arrivals, rule, tolerance).len(),

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 
 use crate::behaviour::Behaviour;
 use crate::gate::{Gate, Reply};
-use crate::log::{Entry, Log, Summary};
+use crate::log::{Log, LogEntry, Summary};
 
 /// Connections at once; more wait to be accepted.
 pub const MOST_CONNECTIONS: usize = 1_024;
@@ -32,7 +32,7 @@ const READ_WITHIN: Duration = Duration::from_secs(30);
 const LARGEST_HEAD: usize = 64 << 10;
 
 /// Told about each call in the order of arrival. Arrivals wait for it.
-type Watcher = Box<dyn FnMut(&Entry) + Send>;
+type Watcher = Box<dyn FnMut(&LogEntry) + Send>;
 
 /// A running service. Dropping it closes its socket and its connections.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Mock {
     pub async fn start_at(
         addr: SocketAddr,
         behaviour: Behaviour,
-        watcher: impl FnMut(&Entry) + Send + 'static,
+        watcher: impl FnMut(&LogEntry) + Send + 'static,
     ) -> io::Result<Mock> {
         let listener = TcpListener::bind(addr).await?;
         let addr = listener.local_addr()?;
@@ -75,7 +75,7 @@ impl Mock {
     }
 
     /// What arrived, oldest first.
-    pub fn log(&self) -> Vec<Entry> {
+    pub fn log(&self) -> Vec<LogEntry> {
         self.shared.books().log.entries()
     }
 

@@ -67,7 +67,7 @@ async fn a_hung_call_is_open_until_its_client_hangs_up() {
     let behaviour = Behaviour { in_flight: NonZeroU32::new(1), ..Preset::Hung.behaviour() };
     let (arrived, mut arrivals) = tokio::sync::mpsc::unbounded_channel();
     let addr = ([127, 0, 0, 1], 0).into();
-    let watcher = move |entry: &paceline_mock::Entry| arrived.send(entry.status).expect("heard");
+    let watcher = move |entry: &paceline_mock::LogEntry| arrived.send(entry.status).expect("heard");
     let mock = Mock::start_at(addr, behaviour, watcher).await.expect("a free port");
 
     let mut hung = Client::connect(mock.addr()).await;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::AddAssign;
 
-use paceline_mock::{Entry, Summary};
+use paceline_mock::{LogEntry, Summary};
 
 use super::wanted::number_of;
 
@@ -27,7 +27,7 @@ pub(super) struct Score {
 }
 
 impl Score {
-    pub(super) fn of(summary: &Summary, log: &[Entry]) -> Score {
+    pub(super) fn of(summary: &Summary, log: &[LogEntry]) -> Score {
         let mut times = BTreeMap::<u32, usize>::new();
         let mut asked = BTreeSet::new();
         for (number, entry) in log.iter().filter_map(|entry| Some((number_of(&entry.path)?, entry)))
@@ -79,9 +79,9 @@ pub(super) fn status(summary: &Summary, status: u16) -> u64 {
 mod tests {
     use super::*;
 
-    fn entry(path: &str, status: u16) -> Entry {
+    fn entry(path: &str, status: u16) -> LogEntry {
         let path = path.to_string();
-        Entry { call: 1, at_us: 0, path, status: Some(status), in_flight: 1, ended_at: None }
+        LogEntry { call: 1, at_us: 0, path, status: Some(status), in_flight: 1, ended_at: None }
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub const MOST_REQUESTS: usize = 250_000;
 
 /// One request as it arrived, and what became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct RequestRecord {
     /// When its head had been read, since the start of the server.
     pub at: Time,
     /// When it was over: just before its last bytes went out, or when its client was gone.
@@ -36,7 +36,7 @@ pub struct Entry {
     pub in_flight: usize,
 }
 
-impl Entry {
+impl RequestRecord {
     /// A header of the request, by its name in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(String::as_str)
@@ -50,7 +50,7 @@ impl Entry {
 
 #[derive(Debug, Default)]
 pub(crate) struct Log {
-    entries: Vec<Entry>,
+    entries: Vec<RequestRecord>,
     open: usize,
 }
 
@@ -68,7 +68,7 @@ impl Log {
         status: Option<u16>,
     ) -> usize {
         self.open += 1;
-        self.entries.push(Entry {
+        self.entries.push(RequestRecord {
             at: now,
             ended_at: None,
             path: request.target.clone(),
@@ -96,7 +96,7 @@ impl Log {
         self.entries[place].ended_at = Some(now);
     }
 
-    pub(crate) fn entries(&self) -> &[Entry] {
+    pub(crate) fn entries(&self) -> &[RequestRecord] {
         &self.entries
     }
 }

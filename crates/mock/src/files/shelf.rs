@@ -9,7 +9,7 @@ use paceline_core::{Span, Time};
 use super::After;
 use super::fault::{Fault, Posted, Rule, covers, without_query};
 use super::file::{Answer, File, Resource};
-use super::log::{Entry, Log};
+use super::log::{Log, RequestRecord};
 use super::reply::{Deed, Manner, Reply};
 use crate::request::Request;
 use crate::serve::read_clock;
@@ -95,7 +95,11 @@ impl Shelf {
     }
 
     /// Waits until `seen` holds for the log; says whether it did within `patience`.
-    pub(crate) fn wait_until(&self, patience: Duration, seen: impl Fn(&[Entry]) -> bool) -> bool {
+    pub(crate) fn wait_until(
+        &self,
+        patience: Duration,
+        seen: impl Fn(&[RequestRecord]) -> bool,
+    ) -> bool {
         let books = self.books();
         let waited = self.changed.wait_timeout_while(books, patience, |b| !seen(b.log.entries()));
         let (books, _) = waited.unwrap_or_else(PoisonError::into_inner);

@@ -23,7 +23,7 @@ use paceline_core::Span;
 pub use crate::request::Version;
 pub use content::content;
 pub use fault::{Ending, Fault, MOST_PATHS, Rule};
-pub use file::{Answer, File, Framing, Resource};
+pub use file::{File, Framing, Resource, Response};
 pub use log::{MOST_REQUESTS, RequestRecord};
 
 use crate::check::{Arrival, Limit, Violation, violations};
@@ -149,7 +149,7 @@ impl Files {
         let hop = |n: usize| if n == 0 { path.to_string() } else { format!("{path}/{n}") };
         for n in 0..hops {
             let location = if n + 1 == hops { end.to_string() } else { hop(n + 1) };
-            self.put(&hop(n), Answer::redirect(302, location));
+            self.put(&hop(n), Response::redirect(302, location));
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use paceline_core::Span;
 use paceline_mock::files::{
-    After, Answer, Ending, Fault, File, Files, Framing, PATIENCE, Welcome, content,
+    After, Ending, Fault, File, Files, Framing, PATIENCE, Response, Welcome, content,
 };
 use paceline_mock::{Limit, Violation};
 
@@ -188,8 +188,8 @@ fn beyond_so_many_at_once_it_refuses() {
 fn rules_that_run_out_are_a_script() {
     let server = with_file();
     server.generate("/f/*", 3);
-    server.on("*", Fault::Answer(Answer::status(503).retry_after("1")).first(1));
-    server.on("*", Fault::Answer(Answer::status(500)).first(2));
+    server.on("*", Fault::Respond(Response::status(503).retry_after("1")).first(1));
+    server.on("*", Fault::Respond(Response::status(500)).first(2));
     server.on("*", Fault::AddHeader("x-always", b"yes".to_vec()));
     let mut client = Client::of(&server);
     for (path, expected) in
@@ -351,7 +351,7 @@ fn redirects_lead_on_or_around() {
     let (server, other) = (with_file(), Files::start_on("127.0.0.2"));
     server.chain("/r", 3, &other.url("/b"));
     server.chain("/loop", 2, "/loop");
-    server.put("/rel", Answer::redirect(308, "../x y"));
+    server.put("/rel", Response::redirect(308, "../x y"));
     let mut client = Client::of(&server);
     let b = other.url("/b");
     for (path, to) in [

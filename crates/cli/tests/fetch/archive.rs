@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use paceline_core::Span;
-use paceline_mock::files::{Answer, Fault, File, Files, Framing};
+use paceline_mock::files::{Fault, File, Files, Framing, Response};
 
 use crate::{Place, generated};
 
@@ -48,9 +48,9 @@ fn an_archive_holds_every_answer_and_the_tools_of_archives_agree() {
         .put("/page", File::of("<p>hello</p>").header("content-type", "text/html; charset=utf-8"));
     server.put("/chunked", File::named("c", 100_000).framing(Framing::Chunked));
     server.put("/empty", File::of(""));
-    server.put("/moved", Answer::redirect(301, "/page?from=moved"));
-    server.put("/gone", Answer::status(410).body("it was here"));
-    server.on("/f/3", Fault::Answer(Answer::status(500).body("not now")).first(1));
+    server.put("/moved", Response::redirect(301, "/page?from=moved"));
+    server.put("/gone", Response::status(410).body("it was here"));
+    server.on("/f/3", Fault::Respond(Response::status(500).body("not now")).first(1));
     let mut urls = generated(&server, "f", 20);
     urls.extend(["/page", "/chunked", "/empty", "/moved", "/gone"].map(|path| server.url(path)));
     let list = place.list(urls);
@@ -131,15 +131,15 @@ fn no_download_takes_a_name_of_the_archive() {
 #[test]
 fn a_refusal_counts_in_an_archive_too_when_its_body_breaks() {
     let (server, place) = (Files::start(), Place::new());
-    let broken = |answer: Answer| {
+    let broken = |response: Response| {
         let cut = Fault::Cut(7, paceline_mock::files::Ending::Close);
-        Fault::Answer(answer.body("x".repeat(500))).and(cut)
+        Fault::Respond(response.body("x".repeat(500))).and(cut)
     };
     server.put("/a", File::of("a"));
-    server.on("/a", broken(Answer::status(429).retry_after("1")).first(1));
-    server.on("/gone", broken(Answer::status(404)));
+    server.on("/a", broken(Response::status(429).retry_after("1")).first(1));
+    server.on("/gone", broken(Response::status(404)));
     server.put("/b", File::of("b"));
-    server.on("/moved", broken(Answer::redirect(302, "/b")));
+    server.on("/moved", broken(Response::redirect(302, "/b")));
     let urls = ["/a", "/gone", "/moved"].map(|path| server.url(path));
     let [a, gone, moved] = urls.each_ref().map(String::as_str);
     let ended = place.fetch(&[a, gone, moved, "--warc", "web"]).exits(1);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use paceline_mock::files::{After, Answer, Ending, Fault, File, Files, content};
+use paceline_mock::files::{After, Ending, Fault, File, Files, Response, content};
 
 use crate::Place;
 
@@ -206,7 +206,7 @@ fn pieces_that_are_gone_lead_to_the_next_mirror() {
     let (first, second, place) = (Files::start(), Files::start_on("127.0.0.2"), Place::new());
     let size = 24 << 20;
     first.put("/a.bin", version("v1", size));
-    first.on("/a.bin", Fault::Answer(paceline_mock::files::Answer::status(403)).after(1));
+    first.on("/a.bin", Fault::Respond(paceline_mock::files::Response::status(403)).after(1));
     second.put("/a.bin", version("v2", size));
     let list = place.list([format!("{}\t{}", first.url("/a.bin"), second.url("/a.bin"))]);
     place.fetch(&["-i", &list, "--segments", "4"]).exits(0);
@@ -246,7 +246,7 @@ fn a_server_in_trouble_does_not_cost_the_pieces_that_are_there() {
     let (server, place) = (Files::start(), Place::new());
     let size = 40 << 20;
     server.put("/a.bin", version("v1", size));
-    server.on("/a.bin", Fault::Answer(paceline_mock::files::Answer::status(500)).after(6));
+    server.on("/a.bin", Fault::Respond(paceline_mock::files::Response::status(500)).after(6));
     let arguments = [&server.url("/a.bin"), "--segments", "4", "--retries", "0"];
     assert_eq!(place.fetch(&arguments).exits(1).class(), "status_500");
     server.heal("/a.bin");
@@ -293,7 +293,7 @@ fn a_file_that_was_cut_after_asking_in_vain_is_not_taken_for_the_whole() {
     let url = server.url("/a.bin");
     server.put("/a.bin", version("v1", 1_000));
     place.fetch(&[&url]).exits(0);
-    server.on("/a.bin", Fault::Answer(Answer::status(404)));
+    server.on("/a.bin", Fault::Respond(Response::status(404)));
     place.fetch(&[&url, "--refresh"]).exits(1);
     server.heal("/a.bin");
     place.fetch(&[&url]).exits(0);
@@ -331,7 +331,7 @@ fn a_split_file_whose_address_leads_elsewhere_now_starts_over_there() {
     server.wait_until(|log| log.len() >= 3);
     running.kill();
     server.heal("/a.bin");
-    server.put("/a.bin", Answer::redirect(301, "/b.bin"));
+    server.put("/a.bin", Response::redirect(301, "/b.bin"));
     server.put("/b.bin", version("v1", SIZE));
     place.fetch(&arguments).exits(0);
     is_version(&place, "v1", SIZE);
@@ -352,7 +352,7 @@ fn a_part_that_is_longer_than_it_says_is_refused_at_once() {
 #[test]
 fn a_refused_range_that_nobody_asked_for_is_no_empty_file() {
     let (server, place) = (Files::start(), Place::new());
-    server.put("/a.bin", Answer::status(416).header("content-range", "bytes */0"));
+    server.put("/a.bin", Response::status(416).header("content-range", "bytes */0"));
     let ended = place.fetch(&[&server.url("/a.bin")]).exits(1);
     assert_eq!(ended.class(), "status_416");
     assert!(place.names().is_empty());

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use paceline_core::Span;
-use paceline_mock::files::{Answer, Fault, File, Files, Version};
+use paceline_mock::files::{Fault, File, Files, Response, Version};
 use paceline_mock::proxy::Proxy;
 
 use crate::Place;
@@ -12,7 +12,7 @@ use crate::Place;
 fn j7_a_redirect_is_charged_to_the_host_it_leads_to() {
     let (first, second, place) = (Files::start(), Files::start_on("127.0.0.2"), Place::new());
     for n in 0..6 {
-        first.put(&format!("/{n}"), Answer::redirect(302, second.url(&format!("/t/{n}"))));
+        first.put(&format!("/{n}"), Response::redirect(302, second.url(&format!("/t/{n}"))));
     }
     second.generate("/t/*", 100);
     let lane = format!("[lanes.\"host:{}\"]\nevery = \"100ms\"\nin_flight = 1\n", second.addr());
@@ -48,8 +48,8 @@ fn requests_say_who_asks_and_how_to_reach_them() {
 #[test]
 fn secrets_go_to_their_own_host_and_into_no_output() {
     let (home, away, place) = (Files::start(), Files::start_on("127.0.0.2"), Place::new());
-    home.put("/a", Answer::redirect(302, away.url("/b")));
-    away.put("/b", Answer::status(404));
+    home.put("/a", Response::redirect(302, away.url("/b")));
+    away.put("/b", Response::status(404));
     let url = home.url("/a").replace("http://", "http://user:tops3cret@");
     let header = "Authorization: Bearer alsos3cret";
     let ended = place.fetch(&[&url, "--header", "Cookie: c=thirds3cret"]).exits(1);
@@ -88,7 +88,7 @@ fn logins_come_from_netrc_and_cookies_from_a_file() {
 #[test]
 fn the_default_login_of_netrc_goes_only_where_the_user_wanted_to_go() {
     let (home, away, place) = (Files::start(), Files::start_on("127.0.0.2"), Place::new());
-    home.put("/a", Answer::redirect(302, away.url("/b")));
+    home.put("/a", Response::redirect(302, away.url("/b")));
     away.put("/b", File::of("b"));
     let netrc = "default login me password hush\n";
     std::fs::write(place.path().join(".netrc"), netrc).expect("written");
@@ -168,10 +168,10 @@ fn robots_are_asked_once_and_obeyed() {
 #[test]
 fn robots_are_followed_to_where_they_have_moved_and_each_request_is_charged_there() {
     let (home, away, place) = (Files::start(), Files::start_on("127.0.0.2"), Place::new());
-    home.put("/robots.txt", Answer::redirect(301, away.url("/moved")));
-    away.put("/moved", Answer::redirect(308, "/rules"));
+    home.put("/robots.txt", Response::redirect(301, away.url("/moved")));
+    away.put("/moved", Response::redirect(308, "/rules"));
     away.put("/rules", File::of("User-agent: paceline\nDisallow: /private/\nCrawl-delay: 0.1\n"));
-    away.on("/rules", Fault::Answer(Answer::status(503).retry_after("1")).first(1));
+    away.on("/rules", Fault::Respond(Response::status(503).retry_after("1")).first(1));
     home.generate("/f/*", 50);
     home.generate("/private/*", 50);
     let urls = (0..20).map(|n| home.url(&format!("/{}/{n}", if n < 8 { "f" } else { "private" })));
@@ -188,7 +188,7 @@ fn robots_are_followed_to_where_they_have_moved_and_each_request_is_charged_ther
 #[test]
 fn a_file_left_on_its_way_to_the_rules_is_not_taken_for_them() {
     let (home, away, place) = (Files::start(), Files::start_on("127.0.0.2"), Place::new());
-    home.put("/robots.txt", Answer::redirect(301, away.url("/rules")));
+    home.put("/robots.txt", Response::redirect(301, away.url("/rules")));
     away.put("/rules", File::of("User-agent: *\nDisallow:\n"));
     away.on("/rules", Fault::Hang);
     home.put("/a", File::of("what was wanted"));
@@ -201,9 +201,9 @@ fn a_file_left_on_its_way_to_the_rules_is_not_taken_for_them() {
 #[test]
 fn robots_that_lead_too_far_are_no_rules() {
     let (server, place) = (Files::start(), Place::new());
-    server.put("/robots.txt", Answer::redirect(302, "/r1"));
+    server.put("/robots.txt", Response::redirect(302, "/r1"));
     for n in 1..6 {
-        server.put(&format!("/r{n}"), Answer::redirect(302, format!("/r{}", n + 1)));
+        server.put(&format!("/r{n}"), Response::redirect(302, format!("/r{}", n + 1)));
     }
     server.put("/r6", File::of("User-agent: *\nDisallow: /\n"));
     server.put("/a", File::of("a"));
@@ -273,7 +273,7 @@ fn https_is_trusted_only_with_a_certificate_and_speaks_http_two_where_it_can() {
 #[test]
 fn secrets_reach_neither_the_robots_of_others_nor_the_hosts_of_an_earlier_run() {
     let (home, away, place) = (Files::start(), Files::start_on("127.0.0.2"), Place::new());
-    home.put("/a", Answer::redirect(302, away.url("/b")));
+    home.put("/a", Response::redirect(302, away.url("/b")));
     away.put("/b", File::of("b"));
     let secret = ["--header", "Authorization: Bearer s3cret", "--header", "Cookie: s3cret"];
     let mut arguments = vec!["--robots"];

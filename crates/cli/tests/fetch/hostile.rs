@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use paceline_mock::files::{Answer, Fault, File, Files, Framing};
+use paceline_mock::files::{Fault, File, Files, Framing, Response};
 
 use crate::{Ended, Place};
 
@@ -127,8 +127,12 @@ fn redirects_have_an_end() {
     let ended = check(|server| server.chain("/x", 3, "/x"), &[], "redirect_loop");
     assert!(ended.stderr.contains("a loop"), "{}", ended.stderr);
     check(|server| server.chain("/x", 12, "/end"), &[], "redirects");
-    check(|server| server.put("/x", Answer::redirect(302, "file:///etc/passwd")), &[], "redirect");
-    check(|server| server.put("/x", Answer::status(302)), &[], "redirect");
+    check(
+        |server| server.put("/x", Response::redirect(302, "file:///etc/passwd")),
+        &[],
+        "redirect",
+    );
+    check(|server| server.put("/x", Response::status(302)), &[], "redirect");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::Stdio;
 
-use paceline_mock::files::{Answer, File, Files};
+use paceline_mock::files::{File, Files, Response};
 
 use crate::Place;
 
@@ -106,7 +106,7 @@ fn a_checksum_file_is_a_list_with_its_base() {
 #[test]
 fn j3_mirrors_are_asked_one_after_another() {
     let (first, second, place) = (Files::start(), Files::start_on("127.0.0.2"), Place::new());
-    first.put("/m", Answer::status(404));
+    first.put("/m", Response::status(404));
     second.put("/m", File::of("from the mirror"));
     let list = place.list([format!("{}\t{}", first.url("/m"), second.url("/m"))]);
     let ended = place.fetch(&["-i", &list]).exits(0);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use paceline_core::Span;
-use paceline_mock::files::{Answer, Fault, Files, Welcome};
+use paceline_mock::files::{Fault, Files, Response, Welcome};
 
 use crate::{Place, check_generated, generated};
 
@@ -38,7 +38,7 @@ fn l7_a_host_that_refuses_gets_fewer_connections_until_it_stops() {
 fn l6_retry_after_closes_the_host_and_costs_exactly_one_more_request_each() {
     let (server, place) = (Files::start(), Place::new());
     server.generate("/f/*", 500);
-    server.on("*", Fault::Answer(Answer::status(503).retry_after("1")).first(1));
+    server.on("*", Fault::Respond(Response::status(503).retry_after("1")).first(1));
     let list = place.list(generated(&server, "f", 200));
     place.fetch(&["-i", &list, "--per-host", "64", "-j", "64"]).exits(0);
     check_generated(&place, "f", 200, 500);
@@ -134,11 +134,11 @@ fn of_the_configuration_and_the_command_the_stricter_counts() {
 fn r1_transient_failures_are_tried_again_and_final_ones_are_not() {
     let (server, place) = (Files::start(), Place::new());
     server.generate("/f/*", 100);
-    server.on("/f/0", Fault::Answer(Answer::status(500)).first(2));
+    server.on("/f/0", Fault::Respond(Response::status(500)).first(2));
     server.on("/f/1", Fault::Reset.first(1));
-    server.on("/f/2", Fault::Answer(Answer::status(501)));
-    server.on("/f/3", Fault::Answer(Answer::status(404)));
-    server.on("/f/4", Fault::Answer(Answer::status(502)));
+    server.on("/f/2", Fault::Respond(Response::status(501)));
+    server.on("/f/3", Fault::Respond(Response::status(404)));
+    server.on("/f/4", Fault::Respond(Response::status(502)));
     let list = place.list(generated(&server, "f", 5));
     // Which of them fail one after the other is left to chance: the host is not to rest for that.
     let lane = "[lanes.\"host:*\"]\nfail_after = 50\n";

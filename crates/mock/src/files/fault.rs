@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::file::{Answer, Framing};
+use super::file::{Framing, Response};
 
 /// Paths whose turns a rule counts; paths beyond it get no more turns.
 pub const MOST_PATHS: usize = 200_000;
@@ -12,7 +12,7 @@ pub const MOST_PATHS: usize = 200_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Answers this instead.
-    Answer(Answer),
+    Respond(Response),
     /// Takes so many requests at once and answers 429 beyond, with `Retry-After` in seconds if given.
     AtMost {
         /// Requests in flight under the pattern; refused ones do not count.

@@ -103,39 +103,39 @@ impl File {
 
 /// An answer given as it is, whatever the request asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct Response {
     pub(crate) status: u16,
     pub(crate) headers: Headers,
     pub(crate) body: Vec<u8>,
 }
 
-impl Answer {
+impl Response {
     /// An answer without a body.
-    pub fn status(status: u16) -> Answer {
-        Answer { status, headers: Headers::new(), body: Vec::new() }
+    pub fn status(status: u16) -> Response {
+        Response { status, headers: Headers::new(), body: Vec::new() }
     }
 
     /// A redirect; `location` may be relative, absolute or nonsense.
-    pub fn redirect(status: u16, location: impl AsRef<[u8]>) -> Answer {
-        Answer::status(status).header("location", location)
+    pub fn redirect(status: u16, location: impl AsRef<[u8]>) -> Response {
+        Response::status(status).header("location", location)
     }
 
     /// With `Retry-After`, in seconds or as a date.
     #[must_use]
-    pub fn retry_after(self, when: &str) -> Answer {
+    pub fn retry_after(self, when: &str) -> Response {
         self.header("retry-after", when)
     }
 
     /// With one more header line, of any bytes.
     #[must_use]
-    pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Answer {
+    pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Response {
         self.headers.push((name.to_string(), value.as_ref().to_vec()));
         self
     }
 
     /// With a body.
     #[must_use]
-    pub fn body(mut self, bytes: impl Into<Vec<u8>>) -> Answer {
+    pub fn body(mut self, bytes: impl Into<Vec<u8>>) -> Response {
         self.body = bytes.into();
         self
     }
@@ -147,7 +147,7 @@ pub enum Resource {
     /// A file.
     File(File),
     /// An answer given as it is.
-    Answer(Answer),
+    Response(Response),
 }
 
 impl From<File> for Resource {
@@ -156,8 +156,8 @@ impl From<File> for Resource {
     }
 }
 
-impl From<Answer> for Resource {
-    fn from(answer: Answer) -> Resource {
-        Resource::Answer(answer)
+impl From<Response> for Resource {
+    fn from(response: Response) -> Resource {
+        Resource::Response(response)
     }
 }

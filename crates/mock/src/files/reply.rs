@@ -6,7 +6,7 @@ use hyper::StatusCode;
 
 use super::content::Content;
 use super::fault::{Ending, Fault};
-use super::file::{Answer, File, Framing, Headers, Ranges, Resource};
+use super::file::{File, Framing, Headers, Ranges, Resource, Response};
 use super::range::{Selection, select};
 use crate::request::{Request, Version};
 
@@ -84,7 +84,7 @@ impl Reply {
     pub(crate) fn to(request: &Request, resource: &Resource, faults: &[Fault]) -> Reply {
         let mut reply = match resource {
             Resource::File(file) => Reply::of_file(request, file, faults),
-            Resource::Answer(answer) => Reply::of_answer(answer),
+            Resource::Response(response) => Reply::of_response(response),
         };
         for fault in faults {
             match fault {
@@ -103,10 +103,10 @@ impl Reply {
         reply
     }
 
-    fn of_answer(answer: &Answer) -> Reply {
-        let content = Content::Kept(answer.body.clone().into());
-        let reply = Reply { status: answer.status, ..Reply::whole(content, Framing::Length) };
-        Reply { headers: answer.headers.clone(), ..reply }
+    fn of_response(response: &Response) -> Reply {
+        let content = Content::Kept(response.body.clone().into());
+        let reply = Reply { status: response.status, ..Reply::whole(content, Framing::Length) };
+        Reply { headers: response.headers.clone(), ..reply }
     }
 
     fn whole(content: Content, framing: Framing) -> Reply {

@@ -8,7 +8,7 @@ use paceline_core::{Span, Time};
 
 use super::After;
 use super::fault::{Fault, Posted, Rule, covers, without_query};
-use super::file::{Answer, File, Resource};
+use super::file::{File, Resource, Response};
 use super::log::{Log, RequestRecord};
 use super::reply::{Deed, Manner, Reply};
 use crate::request::Request;
@@ -168,8 +168,8 @@ impl Books {
             Fault::Reset => Some(Deed::Reset),
             Fault::Raw(bytes) => Some(Deed::Raw(bytes.clone())),
             Fault::EndlessHeaders => Some(Deed::EndlessHeaders),
-            Fault::Answer(answer) => {
-                Some(Deed::Reply(Reply::to(request, &answer.clone().into(), faults)))
+            Fault::Respond(response) => {
+                Some(Deed::Reply(Reply::to(request, &response.clone().into(), faults)))
             }
             // Those with room left were taken out when the request met them.
             Fault::AtMost { retry_after, .. } => {
@@ -190,7 +190,7 @@ impl Books {
 
     fn resource(&self, request: &Request) -> Resource {
         if !matches!(request.method.as_str(), "GET" | "HEAD") {
-            return Answer::status(405).header("allow", "GET, HEAD").into();
+            return Response::status(405).header("allow", "GET, HEAD").into();
         }
         let target = request.target.as_str();
         if let Some(place) = self.place(target) {
@@ -199,7 +199,7 @@ impl Books {
         let path = without_query(target);
         match self.generated.iter().rev().find(|(pattern, _)| covers(pattern, target)) {
             Some((_, size)) => generated(path, *size).into(),
-            None => Answer::status(404).body("nothing here\n").into(),
+            None => Response::status(404).body("nothing here\n").into(),
         }
     }
 
@@ -249,10 +249,10 @@ fn generated(path: &str, size: u64) -> File {
 }
 
 fn too_many(retry_after: Option<u32>) -> Resource {
-    let answer = Answer::status(429).body("too many requests at once\n");
+    let response = Response::status(429).body("too many requests at once\n");
     match retry_after {
-        Some(seconds) => answer.retry_after(&seconds.to_string()).into(),
-        None => answer.into(),
+        Some(seconds) => response.retry_after(&seconds.to_string()).into(),
+        None => response.into(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the service allows, and what it does beyond that.
+//! The limits of a mock upstream, and the failures it simulates.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -9,30 +9,30 @@ use paceline_core::{Rate, Span};
 use crate::check::Limit;
 use crate::ratio::Ratio;
 
-/// How a mock behaves. The default answers everything at once.
+/// The limits and failures of a [`Mock`](crate::Mock). By default every request gets 200 at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Behaviour {
-    /// The gap it wants between calls.
+    /// The smallest gap between two requests.
     pub every: Option<Span>,
-    /// The windows it counts.
+    /// The sliding windows, such as 20 requests in 10 s.
     pub limits: Vec<Rate>,
-    /// The calls it takes at once.
+    /// The most requests that may be open at once.
     pub in_flight: Option<NonZeroU32>,
-    /// How long an answer takes. Refusals come at once.
+    /// The delay before a response. Refusals are sent at once.
     pub latency: Span,
-    /// A refusal says `Retry-After` and refuses everything until then; else it says nothing.
+    /// If set, a refusal carries `Retry-After`, and every request until then is refused as well.
     pub retry_after: Option<Span>,
-    /// How many of the calls within the limits fail with 500.
+    /// The share of the requests within the limits that fail with 500.
     pub fail: Ratio,
-    /// How many of the calls within the limits are never answered.
+    /// The share of the requests within the limits that never get a response.
     pub hang: Ratio,
-    /// A call so much too early is still in time: the wire delays one call more than the next.
+    /// Network jitter to allow for: a request that is early by less than this is accepted.
     pub tolerance: Span,
 }
 
 impl Behaviour {
-    /// Its limits, one by one.
-    pub fn rules(&self) -> Vec<Limit> {
+    /// All limits as the checker takes them.
+    pub fn all_limits(&self) -> Vec<Limit> {
         let gap = self.every.map(Limit::Gap);
         let in_flight = self.in_flight.map(Limit::InFlight);
         gap.into_iter()
@@ -44,11 +44,11 @@ impl Behaviour {
 
 impl fmt::Display for Behaviour {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rules: Vec<String> = self.rules().iter().map(Limit::to_string).collect();
-        if rules.is_empty() {
+        let limits: Vec<String> = self.all_limits().iter().map(Limit::to_string).collect();
+        if limits.is_empty() {
             f.write_str("everything")?;
         } else {
-            write!(f, "at most {}; beyond that 429", rules.join(", "))?;
+            write!(f, "at most {}; beyond that 429", limits.join(", "))?;
             match self.retry_after {
                 Some(span) => write!(f, " with Retry-After for {span}")?,
                 None => f.write_str(" without Retry-After")?,
@@ -67,27 +67,27 @@ impl fmt::Display for Behaviour {
     }
 }
 
-/// Behaviours with names.
+/// Named behaviours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preset {
-    /// One call every 200 ms, answered in 20 ms.
+    /// One request every 200 ms, answered in 20 ms.
     Steady,
-    /// 20 calls in 10 s.
+    /// 20 requests in 10 s.
     Windowed,
-    /// 5 calls a second, and nothing for 3 s once pushed.
+    /// 5 requests a second; exceeding that bans the client for 3 s.
     Grumpy,
-    /// One call in three fails.
+    /// One request in three fails.
     Flaky,
-    /// Takes every call and answers none.
+    /// Accepts every request and answers none.
     Hung,
 }
 
 impl Preset {
-    /// All of them.
+    /// All presets.
     pub const ALL: [Preset; 5] =
         [Preset::Steady, Preset::Windowed, Preset::Grumpy, Preset::Flaky, Preset::Hung];
 
-    /// Its name.
+    /// The name that [`FromStr`] reads.
     pub const fn name(self) -> &'static str {
         match self {
             Preset::Steady => "steady",
@@ -98,7 +98,7 @@ impl Preset {
         }
     }
 
-    /// What the name stands for.
+    /// The limits and failures that the name stands for.
     pub fn behaviour(self) -> Behaviour {
         let rate = |max: u32, per| Rate { max: NonZeroU32::new(max).expect("above zero"), per };
         let plain = Behaviour::default();
@@ -118,9 +118,9 @@ impl Preset {
     }
 }
 
-/// A text that names no preset.
+/// The text names no preset.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no behaviour has this name: it is steady, windowed, grumpy, flaky or hung")]
+#[error("unknown behaviour: expected steady, windowed, grumpy, flaky or hung")]
 pub struct PresetError;
 
 impl FromStr for Preset {
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_behaviour_says_what_it_allows() {
+    fn a_behaviour_displays_its_limits_and_failures() {
         check(
             Preset::Steady,
             "at most 1 every 200ms; beyond that 429 without Retry-After; answers after 20ms",

@@ -1,6 +1,17 @@
-//! A file server that misbehaves as a script says, and keeps an honest log of it.
+//! A file server that misbehaves by script and logs every request.
 //!
-//! It speaks HTTP/1.1 over the socket itself, because no library would send what it has to send.
+//! It writes HTTP/1.1 to the socket itself, because no library sends malformed responses. Start one
+//! with [`Files::start`], add content with [`Files::put`], and faults with [`Files::on`].
+//!
+//! ```
+//! use paceline_mock::files::{Fault, File, Files, Response};
+//!
+//! let server = Files::start();
+//! server.put("/a", File::of("hello").etag("\"v1\""));
+//! // The first request for `/a` gets 503, the second breaks off after two bytes, the third
+//! succeeds. server.on("/a", Fault::Respond(Response::status(503)).first(1));
+//! server.on("/a", Fault::Cut(2, paceline_mock::files::Ending::Reset).first(1));
+//! ```
 
 mod connection;
 mod content;
@@ -10,8 +21,8 @@ mod http2;
 mod log;
 mod protocol;
 mod range;
-mod reply;
-mod shelf;
+mod response;
+mod state;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -27,43 +38,44 @@ pub use file::{File, Framing, Resource, Response};
 pub use log::{MOST_REQUESTS, RequestRecord};
 
 use crate::check::{Arrival, Limit, Violation, violations};
-use crate::listening::Listening;
+use crate::server_thread::ServerThread;
 use protocol::Protocol;
-use shelf::Shelf;
+use state::Shared;
 
-/// How long [`Files::wait_until`] waits before the test fails.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// The time after which [`Files::wait_until`] panics.
+pub const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 const LOCALHOST: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
 
 /// A running file server, on a thread of its own. Dropping it closes its port and its connections.
 #[derive(Debug)]
 pub struct Files {
-    listening: Listening,
+    server: ServerThread,
     scheme: &'static str,
-    shelf: Arc<Shelf>,
+    shared: Arc<Shared>,
 }
 
-/// What happens to a new connection, before anything is read.
+/// The treatment of a new connection, before anything is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Welcome {
-    /// Its requests are answered.
+pub enum OnConnect {
+    /// The connection is served.
     #[default]
     Serve,
-    /// It is closed at once.
+    /// The connection is closed at once.
     Close,
-    /// It is reset at once.
+    /// The connection is reset at once.
     Reset,
-    /// It stays open, and nothing is read or answered.
+    /// The connection stays open, and nothing is read or sent.
     Silence,
 }
 
-/// When what stands at a path gives way to what comes next. Answers on their way keep what they had.
+/// When the resource at a path is replaced by the next one. A response that has begun is not
+/// affected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
-    /// After so many requests for it.
+    /// After this many requests for it.
     Requests(u64),
-    /// After so many bytes were sent of it.
+    /// After this many bytes of it were sent.
     Bytes(u64),
 }
 
@@ -79,72 +91,77 @@ impl Files {
         Files::start_at((ip, 0).into()).expect("a free port")
     }
 
-    /// Starts at an address, which may be that of a server that was dropped.
+    /// Starts at an address, such as that of a server that was dropped.
     pub fn start_at(addr: SocketAddr) -> io::Result<Files> {
         Files::listen(addr, Protocol::Http1)
     }
 
-    /// Starts with TLS and HTTP/1.1 on a free port of 127.0.0.1. Certificate and key (PKCS 8) are DER.
+    /// Starts with TLS and HTTP/1.1 on a free port of 127.0.0.1. Certificate and key (PKCS 8) are
+    /// DER.
     pub fn start_tls(certificate: &[u8], key: &[u8]) -> Files {
         let protocol = Protocol::tls(certificate, key, &["http/1.1"]);
         Files::listen(LOCALHOST, protocol).expect("a free port")
     }
 
-    /// The same, with HTTP/2 for those who offer it.
+    /// Starts with TLS, and with HTTP/2 for clients that offer it.
     ///
-    /// There a body is cut by a reset of its stream, and so is what has no proper head. Paces, framing
-    /// and bytes before or beyond an answer are HTTP/1.1's alone and count for nothing.
+    /// Over HTTP/2 a cut body and a response without a valid head reset the stream. Faults about
+    /// pace, framing, and bytes before or beyond a response apply to HTTP/1.1 only and are ignored.
     pub fn start_tls_http2(certificate: &[u8], key: &[u8]) -> Files {
         let protocol = Protocol::tls(certificate, key, &["h2", "http/1.1"]);
         Files::listen(LOCALHOST, protocol).expect("a free port")
     }
 
-    /// Starts with HTTP/2 alone, for those who know it beforehand.
+    /// Starts with HTTP/2 without TLS, for clients with prior knowledge.
     pub fn start_http2() -> Files {
         Files::listen(LOCALHOST, Protocol::Http2).expect("a free port")
     }
 
     fn listen(addr: SocketAddr, protocol: Protocol) -> io::Result<Files> {
-        let shelf = Shelf::new();
-        let shared = shelf.clone();
+        let shared = Shared::new();
         let scheme = protocol.scheme();
-        let converse = move |stream| protocol.clone().serve(stream, shared.clone());
-        Ok(Files { listening: Listening::open(addr, converse)?, scheme, shelf })
+        let of_connections = shared.clone();
+        let serve = move |stream| protocol.clone().serve(stream, of_connections.clone());
+        Ok(Files { server: ServerThread::open(addr, serve)?, scheme, shared })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn addr(&self) -> SocketAddr {
-        self.listening.addr()
+        self.server.addr()
     }
 
-    /// The address of a path, which starts with `/`.
+    /// The URL of a path, which must start with `/`.
     pub fn url(&self, path: &str) -> String {
         format!("{}://{}{path}", self.scheme, self.addr())
     }
 
-    /// Puts a file or an answer at a path, in place of what stood there.
+    /// Puts a file or a response at a path and replaces the previous one.
     ///
-    /// A path with a query stands for that query alone, one without for all others.
+    /// A path with a query matches that query only. A path without a query matches all other
+    /// queries.
     pub fn put(&self, path: &str, resource: impl Into<Resource>) {
-        self.shelf.books().put(path, resource.into());
+        self.shared.state().put(path, resource.into());
     }
 
-    /// Queues what follows at a path; counts start anew with each that came.
+    /// Queues the next resource of a path. Requests and bytes are counted anew for each resource.
+    ///
+    /// Panics if nothing was put at the path.
     pub fn then(&self, path: &str, after: After, resource: impl Into<Resource>) {
-        self.shelf.books().then(path, after, resource.into());
+        self.shared.state().then(path, after, resource.into());
     }
 
-    /// Takes away what stands at a path.
+    /// Removes the resource at a path.
     pub fn remove(&self, path: &str) {
-        self.shelf.books().remove(path);
+        self.shared.state().remove(path);
     }
 
-    /// Answers every path under a pattern with [`content`]`(path, size)` and a strong tag.
+    /// Serves [`content`]`(path, size)` with a strong entity tag at every path that matches a
+    /// pattern.
     pub fn generate(&self, pattern: &str, size: u64) {
-        self.shelf.books().generate(pattern, size);
+        self.shared.state().generate(pattern, size);
     }
 
-    /// Redirects `path` through `hops` answers to `end`, which may be `path` itself for a loop.
+    /// Redirects `path` to `end` in `hops` steps. `end` may be `path` itself, for a loop.
     pub fn chain(&self, path: &str, hops: usize, end: &str) {
         let hop = |n: usize| if n == 0 { path.to_string() } else { format!("{path}/{n}") };
         for n in 0..hops {
@@ -153,65 +170,70 @@ impl Files {
         }
     }
 
-    /// Misbehaves for a path (`/a`), all paths below one (`/f/*`) or all (`*`).
+    /// Adds a rule for a path (`/a`), all paths below one (`/f/*`) or every path (`*`).
     ///
-    /// Rules that always hold add up. Of rules that run out, a request meets only the first that has
-    /// turns left: told one after the other, they are a script.
+    /// Rules without a count all apply. Of the rules with a count ([`Rule::first`],
+    /// [`Rule::first_of_all`]), only the first that is not used up applies to a request, so that
+    /// several of them are a script.
     pub fn on(&self, pattern: &str, rule: impl Into<Rule>) {
-        self.shelf.books().post(pattern, rule.into());
+        self.shared.state().add_rule(pattern, rule.into());
     }
 
-    /// Forgets all rules told for exactly this pattern. Requests that hang go on hanging.
+    /// Removes all rules of exactly this pattern. Requests that hang already keep hanging.
     pub fn heal(&self, pattern: &str) {
-        self.shelf.books().heal(pattern);
+        self.shared.state().heal(pattern);
     }
 
-    /// Changes what happens to new connections.
-    pub fn welcome(&self, welcome: Welcome) {
-        self.shelf.books().welcome = welcome;
+    /// Changes the treatment of new connections.
+    pub fn on_connect(&self, on_connect: OnConnect) {
+        self.shared.state().on_connect = on_connect;
     }
 
-    /// What arrived, oldest first.
+    /// The requests so far, oldest first.
     pub fn log(&self) -> Vec<RequestRecord> {
-        self.shelf.books().log.entries().to_vec()
+        self.shared.state().log.entries().to_vec()
     }
 
-    /// What arrived under a pattern, oldest first.
+    /// The requests that match a pattern, oldest first.
     pub fn log_of(&self, pattern: &str) -> Vec<RequestRecord> {
-        let books = self.shelf.books();
-        let entries = books.log.entries().iter();
+        let state = self.shared.state();
+        let entries = state.log.entries().iter();
         entries.filter(|entry| fault::covers(pattern, &entry.path)).cloned().collect()
     }
 
-    /// How many requests came under a pattern.
+    /// The number of requests that match a pattern.
     pub fn requests(&self, pattern: &str) -> usize {
-        let books = self.shelf.books();
-        books.log.entries().iter().filter(|entry| fault::covers(pattern, &entry.path)).count()
+        let state = self.shared.state();
+        state.log.entries().iter().filter(|entry| fault::covers(pattern, &entry.path)).count()
     }
 
-    /// How many connections were made.
+    /// The number of connections so far.
     pub fn connections(&self) -> u64 {
-        self.shelf.books().connections
+        self.shared.state().connections
     }
 
     /// The most requests that were open at once.
     pub fn most_in_flight(&self) -> usize {
-        let books = self.shelf.books();
-        books.log.entries().iter().map(|entry| entry.in_flight).max().unwrap_or(0)
+        let state = self.shared.state();
+        state.log.entries().iter().map(|entry| entry.in_flight).max().unwrap_or(0)
     }
 
-    /// The requests that broke `limit` by more than `tolerance`.
+    /// The requests that exceeded `limit` by more than `tolerance`.
     pub fn violations(&self, limit: Limit, tolerance: Span) -> Vec<Violation> {
-        let books = self.shelf.books();
+        let state = self.shared.state();
         let arrivals: Vec<Arrival> =
-            books.log.entries().iter().map(RequestRecord::arrival).collect();
+            state.log.entries().iter().map(RequestRecord::arrival).collect();
         violations(&arrivals, limit, tolerance)
     }
 
-    /// Waits until `seen` holds for the log; panics after [`PATIENCE`].
+    /// Waits until `seen` holds for the log. Panics after [`WAIT_TIMEOUT`].
     #[track_caller]
     pub fn wait_until(&self, seen: impl Fn(&[RequestRecord]) -> bool) {
-        let came = self.shelf.wait_until(PATIENCE, seen);
-        assert!(came, "waited {PATIENCE:?} in vain; the log is {:#?}", self.log());
+        let held = self.shared.wait_until(WAIT_TIMEOUT, seen);
+        assert!(
+            held,
+            "the log did not become as expected within {WAIT_TIMEOUT:?}; it is {:#?}",
+            self.log()
+        );
     }
 }

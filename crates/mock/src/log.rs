@@ -1,4 +1,4 @@
-//! What arrived, in order, and what it comes to.
+//! The log of a mock upstream: its requests in the order of arrival, and their summary.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,68 +8,68 @@ use serde::Serialize;
 use crate::behaviour::Behaviour;
 use crate::check::{Arrival, violations};
 
-/// Calls that are remembered; beyond it the oldest are forgotten and only counted.
+/// The most requests that the log keeps. Beyond it the oldest are dropped and only counted.
 pub const MOST_ENTRIES: usize = 1_000_000;
-/// Bytes of a path that are remembered.
+/// The most bytes of a path that an entry keeps.
 const LONGEST_PATH: usize = 1_000;
 
-/// One call as it arrived.
+/// One request of the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LogEntry {
-    /// Its number, from 1.
+    /// The number of the request, from 1.
     pub call: u64,
-    /// When its head had been read, in microseconds since the start.
+    /// When the head had been read, in microseconds since the upstream started.
     pub at_us: u64,
-    /// The path it asked for. Queries may carry keys, so they are left out.
+    /// The requested path without its query, which may carry API keys.
     pub path: String,
-    /// The status it gets, decided at arrival; nothing if it hangs.
+    /// The status of the response, decided at arrival; `None` if the request hangs.
     pub status: Option<u16>,
-    /// How many calls were open, itself included.
+    /// The requests that were open at its arrival, itself included.
     pub in_flight: usize,
-    /// When it had been answered or given up.
+    /// When the response had been sent or the client had disconnected; `None` while open.
     #[serde(skip)]
     pub ended_at: Option<Time>,
 }
 
 impl LogEntry {
-    /// As the checker sees it.
+    /// The arrival, as [`violations`](crate::violations()) takes it.
     pub fn arrival(&self) -> Arrival {
         Arrival { at: Time(self.at_us), ended_at: self.ended_at }
     }
 }
 
-/// How often a limit was broken.
+/// How often one limit was exceeded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LimitCount {
-    /// The limit, as written.
+    /// The limit as text, such as `20/10s`.
     pub limit: String,
-    /// Calls that broke it.
+    /// The requests that exceeded it.
     pub violations: usize,
 }
 
-/// What all calls come to.
+/// The totals of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
-    /// Calls in all, refused ones included.
+    /// All requests, refused ones included.
     pub calls: u64,
-    /// Calls by status; those that got none under `hung`.
+    /// Requests by status; those without a response count under `hung`.
     pub by_status: BTreeMap<String, u64>,
-    /// How often it was pushed so far that it refused everything for a while.
+    /// How often a client exceeded a limit and was refused everything for a while.
     pub bans: u64,
-    /// The most that were open at once.
+    /// The most requests that were open at once.
     pub most_in_flight: usize,
-    /// The shortest span between two arrivals, in microseconds.
+    /// The shortest time between two arrivals, in microseconds.
     pub shortest_gap_us: Option<u64>,
-    /// Its own limits, and how often the calls broke them, refused ones included.
+    /// Each limit of the behaviour, with its violations. Refused requests count as well.
     pub limits: Vec<LimitCount>,
-    /// What counts as in time, in milliseconds.
+    /// The tolerance that violations were judged by, in milliseconds.
     pub tolerance_ms: u64,
-    /// Calls too old to be looked at for violations.
+    /// Requests that were dropped from the log, so that violations do not include them.
     pub forgotten: u64,
 }
 
 impl Summary {
-    /// Violations of all limits together.
+    /// The sum of the violations of all limits.
     pub fn violations(&self) -> usize {
         self.limits.iter().map(|limit| limit.violations).sum()
     }
@@ -83,17 +83,17 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// How many calls are open.
+    /// The requests that are open now.
     pub(crate) fn open(&self) -> usize {
         self.open
     }
 
-    /// Remembers a call that arrived, and opens it.
+    /// Appends a request that arrived, as open.
     pub(crate) fn arrived(&mut self, now: Time, path: &str, status: Option<u16>) -> &LogEntry {
         self.open += 1;
         let counts = &mut self.counts;
         counts.calls += 1;
-        *counts.by_status.entry(named(status)).or_default() += 1;
+        *counts.by_status.entry(status_name(status)).or_default() += 1;
         counts.most_in_flight = counts.most_in_flight.max(self.open);
         if let Some(last) = self.entries.back() {
             let gap = now.since(Time(last.at_us)).0;
@@ -114,19 +114,19 @@ impl Log {
         self.entries.back().expect("just pushed")
     }
 
-    /// Corrects the status of a call whose body turned out to be too large or too slow.
+    /// Corrects the status of a request whose body turned out to be too large or too slow.
     pub(crate) fn answered(&mut self, call: u64, status: u16) {
         let Some(entry) = self.entry(call) else { return };
         let decided = entry.status.replace(status);
         let by_status = &mut self.counts.by_status;
-        if let Some(calls) = by_status.get_mut(&named(decided)) {
+        if let Some(calls) = by_status.get_mut(&status_name(decided)) {
             *calls -= 1;
         }
         by_status.retain(|_, calls| *calls > 0);
-        *by_status.entry(named(Some(status))).or_default() += 1;
+        *by_status.entry(status_name(Some(status))).or_default() += 1;
     }
 
-    /// Closes a call.
+    /// Marks a request as no longer open.
     pub(crate) fn ended(&mut self, call: u64, now: Time) {
         self.open -= 1;
         if let Some(entry) = self.entry(call) {
@@ -135,8 +135,8 @@ impl Log {
     }
 
     fn entry(&mut self, call: u64) -> Option<&mut LogEntry> {
-        let place = call.checked_sub(self.counts.forgotten + 1)?;
-        self.entries.get_mut(place as usize)
+        let index = call.checked_sub(self.counts.forgotten + 1)?;
+        self.entries.get_mut(index as usize)
     }
 
     pub(crate) fn entries(&self) -> Vec<LogEntry> {
@@ -145,19 +145,19 @@ impl Log {
 
     pub(crate) fn summary(&self, behaviour: &Behaviour, tolerance: Span) -> Summary {
         let arrivals: Vec<Arrival> = self.entries.iter().map(LogEntry::arrival).collect();
-        let count = |rule: crate::Limit| LimitCount {
-            limit: rule.to_string(),
-            violations: violations(&arrivals, rule, tolerance).len(),
+        let count = |limit: crate::Limit| LimitCount {
+            limit: limit.to_string(),
+            violations: violations(&arrivals, limit, tolerance).len(),
         };
         Summary {
-            limits: behaviour.rules().into_iter().map(count).collect(),
+            limits: behaviour.all_limits().into_iter().map(count).collect(),
             tolerance_ms: tolerance.as_millis(),
             ..self.counts.clone()
         }
     }
 }
 
-fn named(status: Option<u16>) -> String {
+fn status_name(status: Option<u16>) -> String {
     status.map_or_else(|| "hung".to_string(), |status| status.to_string())
 }
 

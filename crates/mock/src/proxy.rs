@@ -1,4 +1,4 @@
-//! A small forward proxy with a log: who was sent through it, and for what.
+//! A forward proxy with a log of its requests.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,140 +10,140 @@ use paceline_core::{Span, Time};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::TcpStream;
 
-use crate::listening::Listening;
 use crate::request::Request;
 use crate::serve::read_clock;
+use crate::server_thread::ServerThread;
 
-/// Requests that are remembered; a proxy that has seen more closes each connection.
-pub const MOST_PASSAGES: usize = 10_000;
-/// How long a head may take to come in.
+/// The most requests that the log keeps. Beyond it the proxy closes each connection.
+pub const MOST_REQUESTS: usize = 10_000;
+/// The time limit for reading a head.
 const READ_WITHIN: Duration = Duration::from_secs(30);
 
-/// A running proxy, on a thread of its own. It takes absolute targets and CONNECT.
+/// A running proxy, on a thread of its own. It accepts absolute targets and CONNECT.
 ///
-/// It never leaves this machine: a name leads only where [`Proxy::route`] says.
+/// It connects only to loopback addresses: a name resolves only by [`Proxy::route`].
 #[derive(Debug)]
 pub struct Proxy {
-    listening: Listening,
+    server: ServerThread,
     shared: Arc<Shared>,
 }
 
-/// One request that came to the proxy.
+/// One request to the proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Passage {
-    /// When its head had been read, since the start of the proxy.
+pub struct ProxiedRequest {
+    /// When the head had been read, since the proxy started.
     pub at: Time,
-    /// Its method.
+    /// The method.
     pub method: String,
-    /// What it asked for: an absolute address, or host and port for CONNECT.
+    /// The request target: an absolute URL, or host and port for CONNECT.
     pub target: String,
-    /// Its headers: names in lower case, lines of one name joined with a comma.
+    /// The headers: names in lower case, lines of one name joined with a comma.
     pub headers: BTreeMap<String, String>,
-    /// What the proxy itself answered; nothing if it passed a request on.
+    /// The status that the proxy itself sent; `None` if it forwarded the request.
     pub status: Option<u16>,
 }
 
 #[derive(Debug)]
 struct Shared {
     started: Instant,
-    books: Mutex<Books>,
+    state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
-struct Books {
+struct State {
     routes: BTreeMap<String, SocketAddr>,
     authorization: Option<String>,
     refusal: Option<u16>,
-    log: Vec<Passage>,
+    log: Vec<ProxiedRequest>,
 }
 
 impl Proxy {
     /// Starts on a free port of 127.0.0.1.
     pub fn start() -> Proxy {
-        let shared = Arc::new(Shared { started: read_clock(), books: Mutex::default() });
+        let shared = Arc::new(Shared { started: read_clock(), state: Mutex::default() });
         let kept = shared.clone();
-        let listening = Listening::open((Ipv4Addr::LOCALHOST, 0).into(), move |stream| {
+        let server = ServerThread::open((Ipv4Addr::LOCALHOST, 0).into(), move |stream| {
             let shared = kept.clone();
             async move {
-                // A side that broke off ends the passage; both sockets close with it.
-                let _ = converse(stream, &shared).await;
+                // If one side disconnects, both sockets close.
+                let _ = serve_connection(stream, &shared).await;
             }
         });
-        Proxy { listening: listening.expect("a free port"), shared }
+        Proxy { server: server.expect("a free port"), shared }
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn addr(&self) -> SocketAddr {
-        self.listening.addr()
+        self.server.addr()
     }
 
-    /// Its address as the environment names it.
+    /// Its URL, as `http_proxy` takes it.
     pub fn url(&self) -> String {
         format!("http://{}", self.addr())
     }
 
-    /// Leads a host and port, such as `files.example:443`, to a server on this machine.
+    /// Routes a host and port, such as `files.example:443`, to a server on this machine.
     pub fn route(&self, authority: &str, to: SocketAddr) {
-        self.shared.books().routes.insert(authority.to_string(), to);
+        self.shared.state().routes.insert(authority.to_string(), to);
     }
 
-    /// Lets only those through who send this `Proxy-Authorization`, such as `Basic dTpw`.
+    /// Answers 407 unless the client sends this `Proxy-Authorization`, such as `Basic dTpw`.
     pub fn require(&self, authorization: &str) {
-        self.shared.books().authorization = Some(authorization.to_string());
+        self.shared.state().authorization = Some(authorization.to_string());
     }
 
-    /// Answers everything with this status from now on.
+    /// Answers every request with this status from now on.
     pub fn refuse(&self, status: u16) {
-        self.shared.books().refusal = Some(status);
+        self.shared.state().refusal = Some(status);
     }
 
-    /// What came, oldest first.
-    pub fn log(&self) -> Vec<Passage> {
-        self.shared.books().log.clone()
+    /// The requests so far, oldest first.
+    pub fn log(&self) -> Vec<ProxiedRequest> {
+        self.shared.state().log.clone()
     }
 }
 
 impl Shared {
-    fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers a request; the answer is its place in the log, nothing if that is full.
+    /// Logs a request and returns its index, or `None` if the log is full.
     fn arrive(&self, request: &Request) -> Option<usize> {
-        let mut books = self.books();
-        if books.log.len() == MOST_PASSAGES {
+        let mut state = self.state();
+        if state.log.len() == MOST_REQUESTS {
             return None;
         }
         let at = Time(Span::from(read_clock().duration_since(self.started)).0);
         let Request { method, target, headers, .. } = request.clone();
-        books.log.push(Passage { at, method, target, headers, status: None });
-        Some(books.log.len() - 1)
+        state.log.push(ProxiedRequest { at, method, target, headers, status: None });
+        Some(state.log.len() - 1)
     }
 
-    /// Where a request leads, or the status of its refusal.
-    fn way(&self, request: &Request) -> Result<Way, u16> {
-        let books = self.books();
-        let known = request.header("proxy-authorization");
-        if books.authorization.is_some() && books.authorization.as_deref() != known {
+    /// Returns the route of a request, or the status of its refusal.
+    fn route_of(&self, request: &Request) -> Result<Route, u16> {
+        let state = self.state();
+        let sent = request.header("proxy-authorization");
+        if state.authorization.is_some() && state.authorization.as_deref() != sent {
             return Err(407);
         }
-        if let Some(status) = books.refusal {
+        if let Some(status) = state.refusal {
             return Err(status);
         }
         let (authority, path) = destination(request).ok_or(400_u16)?;
-        let to = books.routes.get(&authority).copied().or_else(|| authority.parse().ok());
+        let to = state.routes.get(&authority).copied().or_else(|| authority.parse().ok());
         let to = to.filter(|addr| addr.ip().is_loopback()).ok_or(502_u16)?;
-        Ok(Way { to, path })
+        Ok(Route { to, path })
     }
 }
 
-struct Way {
+struct Route {
     to: SocketAddr,
-    /// The target for the server; nothing for a tunnel.
+    /// The target for the server; `None` for a tunnel.
     path: Option<String>,
 }
 
-/// Host with port, and the path unless it is a tunnel.
+/// Returns host with port, and the path unless it is a tunnel.
 fn destination(request: &Request) -> Option<(String, Option<String>)> {
     if request.method == "CONNECT" {
         return Some((request.target.clone(), None));
@@ -157,28 +157,29 @@ fn destination(request: &Request) -> Option<(String, Option<String>)> {
     Some((authority, Some(format!("{slash}{path}"))))
 }
 
-async fn converse(mut client: TcpStream, shared: &Shared) -> io::Result<()> {
+async fn serve_connection(mut client: TcpStream, shared: &Shared) -> io::Result<()> {
     let Some((request, unread)) = read(&mut client).await? else { return Ok(()) };
-    let Some(place) = shared.arrive(&request) else { return Ok(()) };
-    let connected = match shared.way(&request) {
-        Ok(way) => TcpStream::connect(way.to).await.map(|s| (s, way.path)).map_err(|_| 502),
+    let Some(index) = shared.arrive(&request) else { return Ok(()) };
+    let connected = match shared.route_of(&request) {
+        Ok(route) => TcpStream::connect(route.to).await.map(|s| (s, route.path)).map_err(|_| 502),
         Err(status) => Err(status),
     };
     let (mut server, path) = match connected {
         Ok(connected) => connected,
-        Err(status) => return refuse(&mut client, status, shared, place).await,
+        Err(status) => return refuse(&mut client, status, shared, index).await,
     };
     if let Some(path) = path {
-        server.write_all(&passed_on(&request, &path)).await?;
+        server.write_all(&forwarded(&request, &path)).await?;
     } else {
-        shared.books().log[place].status = Some(200);
+        shared.state().log[index].status = Some(200);
         client.write_all(b"HTTP/1.1 200 Connection Established\r\n\r\n").await?;
     }
     server.write_all(&unread).await?;
     copy_bidirectional(&mut client, &mut server).await.map(|_| ())
 }
 
-/// The request and what came behind its head; nothing if there is none to answer.
+/// Reads a request. Returns it with the bytes behind its head, or `None` if the client sent none
+/// that can be forwarded.
 async fn read(client: &mut TcpStream) -> io::Result<Option<(Request, Vec<u8>)>> {
     let mut bytes = Vec::new();
     loop {
@@ -186,7 +187,7 @@ async fn read(client: &mut TcpStream) -> io::Result<Option<(Request, Vec<u8>)>> 
             Ok(Some((request, length))) => return Ok(Some((request, bytes.split_off(length)))),
             Ok(None) => {}
             Err(_) => {
-                client.write_all(&answer(400)).await?;
+                client.write_all(&response(400)).await?;
                 return Ok(None);
             }
         }
@@ -201,20 +202,21 @@ async fn refuse(
     client: &mut TcpStream,
     status: u16,
     shared: &Shared,
-    place: usize,
+    index: usize,
 ) -> io::Result<()> {
-    shared.books().log[place].status = Some(status);
-    client.write_all(&answer(status)).await
+    shared.state().log[index].status = Some(status);
+    client.write_all(&response(status)).await
 }
 
-fn answer(status: u16) -> Vec<u8> {
-    let asks = if status == 407 { "proxy-authenticate: Basic realm=\"mock\"\r\n" } else { "" };
-    format!("HTTP/1.1 {status} Proxy\r\n{asks}content-length: 0\r\nconnection: close\r\n\r\n")
+fn response(status: u16) -> Vec<u8> {
+    let challenge = if status == 407 { "proxy-authenticate: Basic realm=\"mock\"\r\n" } else { "" };
+    format!("HTTP/1.1 {status} Proxy\r\n{challenge}content-length: 0\r\nconnection: close\r\n\r\n")
         .into()
 }
 
-/// The request for the server: without what was meant for the proxy, and for this one time.
-fn passed_on(request: &Request, path: &str) -> Vec<u8> {
+/// The request for the server: without the headers for the proxy, on a connection that is not
+/// reused.
+fn forwarded(request: &Request, path: &str) -> Vec<u8> {
     let mut head = format!("{} {path} HTTP/1.1\r\n", request.method);
     for (name, value) in &request.headers {
         if name != "connection" && name != "keep-alive" && !name.starts_with("proxy-") {
@@ -222,7 +224,7 @@ fn passed_on(request: &Request, path: &str) -> Vec<u8> {
         }
     }
     head.push_str("connection: close\r\n\r\n");
-    // Heads are read as Latin-1, so each char is the byte it was.
+    // Heads are read as Latin-1, so each char is one byte.
     head.chars().map(|c| c as u8).collect()
 }
 
@@ -239,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_names_where_to_go() {
+    fn a_target_names_host_port_and_path() {
         check("GET http://a.example/b?c", Some(("a.example:80", Some("/b?c"))));
         check("GET http://a.example:8080?c", Some(("a.example:8080", Some("/?c"))));
         check("GET http://[::1]/", Some(("[::1]:80", Some("/"))));

@@ -1,9 +1,9 @@
-//! So many of so many, met exactly and in the same places every time.
+//! A ratio, such as one in three: exact, and without randomness.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A part of all calls, such as one in three.
+/// A share of all requests, such as one in three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ratio {
     part: u32,
@@ -14,19 +14,19 @@ pub struct Ratio {
 const LARGEST: u32 = 1_000_000;
 
 impl Ratio {
-    /// Not one.
+    /// No request.
     pub const NONE: Ratio = Ratio { part: 0, of: 1 };
-    /// Every one.
+    /// Every request.
     pub const ALL: Ratio = Ratio { part: 1, of: 1 };
 
-    /// Every `n`th; every one for 0 and 1.
+    /// Every `n`th request; every request for 0 and 1.
     pub const fn one_in(n: u32) -> Ratio {
         Ratio { part: 1, of: if n == 0 { 1 } else { n } }
     }
 
-    /// Whether the call with this number, counted from 1, is among them.
+    /// Returns `true` if the request with this number, counted from 1, belongs to the share.
     ///
-    /// No randomness: a test that failed once fails again.
+    /// The same numbers are taken every time, so a test that failed fails again.
     pub fn takes(self, number: u64) -> bool {
         let taken = |n: u64| u128::from(n) * u128::from(self.part) / u128::from(self.of);
         number > 0 && taken(number) > taken(number - 1)
@@ -49,7 +49,7 @@ impl fmt::Display for Ratio {
     }
 }
 
-/// A text that is no ratio.
+/// The text is not a ratio.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a ratio: write it like `1/3`, `0.25` or `all`")]
 pub struct RatioError;

@@ -1,12 +1,12 @@
-//! The head of a request, read strictly: what a client sends wrong is answered with 400.
+//! A strict parser for the head of an HTTP/1 request. The servers answer 400 to what it rejects.
 
 use std::collections::BTreeMap;
 
 use crate::serve::LARGEST_BODY;
 
-/// Bytes of a head.
+/// The most bytes of a head.
 pub(crate) const LARGEST_HEAD: usize = 64 << 10;
-/// Header lines of a head.
+/// The most header lines of a head.
 const MOST_HEADERS: usize = 100;
 
 /// A request without its body.
@@ -19,7 +19,7 @@ pub(crate) struct Request {
     pub(crate) headers: BTreeMap<String, String>,
 }
 
-/// The version of HTTP that a request was made with.
+/// The HTTP version of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// HTTP/1.0.
@@ -30,12 +30,13 @@ pub enum Version {
     Http2,
 }
 
-/// Bytes that are no head of a request, or one beyond the bounds.
+/// The bytes are not the head of a request, or exceed the bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
 impl Request {
-    /// The request at the start of `bytes` and the length of its head; nothing if more must come.
+    /// Returns the request at the start of `bytes` and the length of its head, or `None` if the
+    /// head is not complete.
     pub(crate) fn read(bytes: &[u8]) -> Result<Option<(Request, usize)>, Malformed> {
         let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
             return if bytes.len() >= LARGEST_HEAD { Err(Malformed) } else { Ok(None) };
@@ -43,7 +44,7 @@ impl Request {
         if end > LARGEST_HEAD {
             return Err(Malformed);
         }
-        // Latin-1, byte by byte: no byte is lost and the log shows what came.
+        // Latin-1, byte by byte: no byte is lost, and the log shows the bytes as they came.
         let text: String = bytes[..end].iter().map(|&byte| char::from(byte)).collect();
         let mut lines = text.split("\r\n");
         let mut request = first_line(lines.next().unwrap_or_default())?;
@@ -52,11 +53,11 @@ impl Request {
                 return Err(Malformed);
             }
             let (name, value) = header(line)?;
-            let known = request.headers.entry(name).or_default();
-            if !known.is_empty() {
-                known.push_str(", ");
+            let joined = request.headers.entry(name).or_default();
+            if !joined.is_empty() {
+                joined.push_str(", ");
             }
-            known.push_str(value);
+            joined.push_str(value);
         }
         request.checked().map(|request| Some((request, end + 4)))
     }
@@ -65,36 +66,36 @@ impl Request {
         self.headers.get(name).map(String::as_str)
     }
 
-    /// Whether the client wants to go on with this connection.
+    /// Returns `true` if the client keeps the connection open after this request.
     pub(crate) fn keeps_alive(&self) -> bool {
-        let says = |word: &str| {
+        let has_option = |word: &str| {
             let options = self.header("connection").unwrap_or_default().split(',');
             options.map(str::trim).any(|option| option.eq_ignore_ascii_case(word))
         };
         match self.version {
-            Version::Http11 => !says("close"),
-            Version::Http10 => says("keep-alive"),
+            Version::Http11 => !has_option("close"),
+            Version::Http10 => has_option("keep-alive"),
             Version::Http2 => true,
         }
     }
 
-    /// Bytes of the body that follows.
+    /// The `Content-Length`, or 0.
     pub(crate) fn body_length(&self) -> u64 {
         self.header("content-length").map_or(0, |n| n.parse().expect("checked when read"))
     }
 
-    /// Whether the body is one that a server takes in.
+    /// Returns `true` if the body is within [`LARGEST_BODY`].
     pub(crate) fn body_length_fits(&self) -> bool {
         self.body_length() <= LARGEST_BODY as u64
     }
 
     fn checked(self) -> Result<Request, Malformed> {
         let hosts = self.headers.get("host").map_or(0, |hosts| hosts.split(", ").count());
-        let length = self.header("content-length").is_none_or(|n| n.parse::<u64>().is_ok());
-        // No client of ours sends a body in pieces, and a server may demand a length.
-        let pieces = self.headers.contains_key("transfer-encoding");
-        let host_told = hosts == 1 || (hosts == 0 && self.version == Version::Http10);
-        if host_told && length && !pieces { Ok(self) } else { Err(Malformed) }
+        let length_valid = self.header("content-length").is_none_or(|n| n.parse::<u64>().is_ok());
+        // Paceline sends no chunked bodies, and a server may require a length.
+        let chunked = self.headers.contains_key("transfer-encoding");
+        let host_valid = hosts == 1 || (hosts == 0 && self.version == Version::Http10);
+        if host_valid && length_valid && !chunked { Ok(self) } else { Err(Malformed) }
     }
 }
 
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_read_when_it_is_whole() {
+    fn a_head_is_read_when_it_is_complete() {
         check("GET / HTTP/1.1\r\nhost: x\r\n", Ok(None));
         check("GET / HTTP/1.1\r\nhost: x\r\n\r\n", Ok(Some(r#"GET / {"host": "x"} 27"#)));
         let twice = "GET /a HTTP/1.0\r\nX: 1\r\nx:\t2 \r\n\r\nrest";
@@ -156,8 +157,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_refused() {
-        for wrong in [
+    fn malformed_heads_are_rejected() {
+        for malformed in [
             "GET /\r\n\r\n",
             "GET / HTTP/1.1\r\n\r\n",
             "GET / HTTP/1.1\r\nhost: x\r\nhost: y\r\n\r\n",
@@ -170,7 +171,7 @@ mod tests {
             "GET / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n",
             "GET / HTTP/2\r\nhost: x\r\n\r\n",
         ] {
-            check(wrong, Err(Malformed));
+            check(malformed, Err(Malformed));
         }
         check(&"x".repeat(LARGEST_HEAD), Err(Malformed));
         let many = "a: b\r\n".repeat(MOST_HEADERS);
@@ -179,7 +180,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_give_an_answer(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_are_read_or_rejected(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = Request::read(&bytes);
             let head = [b"GET / HTTP/1.1\r\nhost: x\r\n", bytes.as_slice(), b"\r\n\r\n"].concat();
             if let Ok(Some((request, length))) = Request::read(&head) {

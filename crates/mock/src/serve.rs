@@ -1,4 +1,5 @@
-//! The service on a socket: HTTP/1.1 with keep-alive, everything about it bounded.
+//! The mock upstream on a socket: HTTP/1.1 with keep-alive, with bounds on everything a client
+//! sends.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -19,22 +20,22 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::behaviour::Behaviour;
-use crate::gate::{Gate, Reply};
+use crate::gate::{Decision, Gate};
 use crate::log::{Log, LogEntry, Summary};
 
-/// Connections at once; more wait to be accepted.
+/// The most connections at once. Further ones wait to be accepted.
 pub const MOST_CONNECTIONS: usize = 1_024;
-/// The largest body of a call; beyond it the answer is 413.
+/// The most bytes of a request body. A larger one gets 413.
 pub const LARGEST_BODY: usize = 1 << 20;
-/// How long a head or a body may take to come in.
+/// The time limit for reading a head or a body.
 const READ_WITHIN: Duration = Duration::from_secs(30);
-/// Bytes of a head.
+/// The most bytes of a head.
 const LARGEST_HEAD: usize = 64 << 10;
 
-/// Told about each call in the order of arrival. Arrivals wait for it.
+/// Called with each request in the order of arrival. The next request waits until it returns.
 type Watcher = Box<dyn FnMut(&LogEntry) + Send>;
 
-/// A running service. Dropping it closes its socket and its connections.
+/// A running mock upstream. Dropping it closes its socket and its connections.
 #[derive(Debug)]
 pub struct Mock {
     addr: SocketAddr,
@@ -43,12 +44,12 @@ pub struct Mock {
 }
 
 impl Mock {
-    /// Starts on a free port of this machine.
+    /// Starts on a free port of 127.0.0.1.
     pub async fn start(behaviour: Behaviour) -> io::Result<Mock> {
         Mock::start_at((Ipv4Addr::LOCALHOST, 0).into(), behaviour, |_| {}).await
     }
 
-    /// Starts on `addr` and tells `watcher` each call as it arrives.
+    /// Starts on `addr` and passes each request to `watcher` as it arrives.
     pub async fn start_at(
         addr: SocketAddr,
         behaviour: Behaviour,
@@ -56,35 +57,35 @@ impl Mock {
     ) -> io::Result<Mock> {
         let listener = TcpListener::bind(addr).await?;
         let addr = listener.local_addr()?;
-        let books =
-            Books { gate: Gate::new(behaviour), log: Log::default(), watcher: Box::new(watcher) };
-        let shared = Arc::new(Shared { started: read_clock(), books: Mutex::new(books) });
+        let state =
+            State { gate: Gate::new(behaviour), log: Log::default(), watcher: Box::new(watcher) };
+        let shared = Arc::new(Shared { started: read_clock(), state: Mutex::new(state) });
         let mut tasks = JoinSet::new();
         tasks.spawn(accept(listener, shared.clone()));
         Ok(Mock { addr, shared, tasks })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// The address of a path, which starts with `/`.
+    /// The URL of a path, which must start with `/`.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.addr)
     }
 
-    /// What arrived, oldest first.
+    /// The requests so far, oldest first.
     pub fn log(&self) -> Vec<LogEntry> {
-        self.shared.books().log.entries()
+        self.shared.state().log.entries()
     }
 
-    /// What it comes to, by the behaviour's own tolerance.
+    /// The totals, judged by the tolerance of the behaviour.
     pub fn summary(&self) -> Summary {
         self.shared.summary(None)
     }
 
-    /// Closes the socket and all connections.
+    /// Closes the socket and all connections, and returns the totals.
     pub async fn stop(mut self) -> Summary {
         self.tasks.shutdown().await;
         self.summary()
@@ -93,10 +94,10 @@ impl Mock {
 
 struct Shared {
     started: Instant,
-    books: Mutex<Books>,
+    state: Mutex<State>,
 }
 
-struct Books {
+struct State {
     gate: Gate,
     log: Log,
     watcher: Watcher,
@@ -109,9 +110,9 @@ impl fmt::Debug for Shared {
 }
 
 impl Shared {
-    /// The books stay readable after a watcher panicked: a test that failed still gets its log.
-    fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The state stays readable after a watcher panicked, so that a failed test still gets its log.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn now(&self) -> Time {
@@ -119,41 +120,41 @@ impl Shared {
     }
 
     /// The clock is read under the lock, so that the order of the log is the order of time.
-    fn arrive(self: &Arc<Shared>, request: &Request<Incoming>) -> (Reply, Open) {
-        let mut guard = self.books();
-        let books = &mut *guard;
+    fn arrive(self: &Arc<Shared>, request: &Request<Incoming>) -> (Decision, OpenRequest) {
+        let mut guard = self.state();
+        let state = &mut *guard;
         let now = self.now();
-        let reply = if request.body().size_hint().lower() > LARGEST_BODY as u64 {
-            Reply::TooLarge
+        let decision = if request.body().size_hint().lower() > LARGEST_BODY as u64 {
+            Decision::TooLarge
         } else {
-            books.gate.arrive(now, books.log.open())
+            state.gate.arrive(now, state.log.open())
         };
-        let entry = books.log.arrived(now, request.uri().path(), reply.status());
-        (books.watcher)(entry);
+        let entry = state.log.arrived(now, request.uri().path(), decision.status());
+        (state.watcher)(entry);
         let call = entry.call;
         drop(guard);
-        (reply, Open { call, shared: self.clone() })
+        (decision, OpenRequest { call, shared: self.clone() })
     }
 
     fn summary(&self, tolerance: Option<Span>) -> Summary {
-        let books = self.books();
-        let behaviour = books.gate.behaviour();
-        let summary = books.log.summary(behaviour, tolerance.unwrap_or(behaviour.tolerance));
-        Summary { bans: books.gate.bans(), ..summary }
+        let state = self.state();
+        let behaviour = state.gate.behaviour();
+        let summary = state.log.summary(behaviour, tolerance.unwrap_or(behaviour.tolerance));
+        Summary { bans: state.gate.bans(), ..summary }
     }
 }
 
-/// A call that is open; it closes however it ends, also when the client hangs up.
-struct Open {
+/// A request that is open. Dropping it ends it, also when the client disconnects.
+struct OpenRequest {
     call: u64,
     shared: Arc<Shared>,
 }
 
-impl Drop for Open {
+impl Drop for OpenRequest {
     fn drop(&mut self) {
-        let mut books = self.shared.books();
+        let mut state = self.shared.state();
         let now = self.shared.now();
-        books.log.ended(self.call, now);
+        state.log.ended(self.call, now);
     }
 }
 
@@ -163,73 +164,77 @@ pub(crate) fn read_clock() -> Instant {
 }
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let slots = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     let mut connections = JoinSet::new();
     loop {
-        let slot = room.clone().acquire_owned().await.expect("never closed");
+        let slot = slots.clone().acquire_owned().await.expect("never closed");
         while connections.try_join_next().is_some() {}
         match listener.accept().await {
             Ok((stream, _)) => {
                 let shared = shared.clone();
                 connections.spawn(async move {
-                    converse(stream, shared).await;
+                    serve_connection(stream, shared).await;
                     drop(slot);
                 });
             }
-            // Out of file handles, most likely; without a pause this would spin.
+            // Most likely out of file descriptors. Without a pause the loop would spin.
             Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
         }
     }
 }
 
-async fn converse(stream: TcpStream, shared: Arc<Shared>) {
-    // Refused only by a socket that is already gone, which the next read reports.
+async fn serve_connection(stream: TcpStream, shared: Arc<Shared>) {
+    // Fails only on a socket that is already closed, which the next read reports.
     let _ = stream.set_nodelay(true);
-    let answer = service_fn(move |request| {
+    let responder = service_fn(move |request| {
         let shared = shared.clone();
-        async move { Ok::<_, Infallible>(answer(request, shared).await) }
+        async move { Ok::<_, Infallible>(respond_to(request, shared).await) }
     });
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(READ_WITHIN).max_buf_size(LARGEST_HEAD);
-    // A client that breaks off or talks nonsense is its own problem: hyper has answered it.
-    let _ = http.serve_connection(TokioIo::new(stream), answer).await;
+    // Ignored: hyper has answered a malformed request, and a client that disconnected wants none.
+    let _ = http.serve_connection(TokioIo::new(stream), responder).await;
 }
 
-async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> Response<Full<Bytes>> {
+async fn respond_to(request: Request<Incoming>, shared: Arc<Shared>) -> Response<Full<Bytes>> {
     match request.uri().path() {
         "/-/log" => log_response(&shared),
         "/-/summary" => summary_response(&shared, request.uri().query()),
         _ => {
-            let (reply, open) = shared.arrive(&request);
-            respond(request, reply, &open).await
+            let (decision, open) = shared.arrive(&request);
+            respond(request, decision, &open).await
         }
     }
 }
 
-async fn respond(request: Request<Incoming>, reply: Reply, open: &Open) -> Response<Full<Bytes>> {
-    if reply != Reply::TooLarge
+async fn respond(
+    request: Request<Incoming>,
+    decision: Decision,
+    open: &OpenRequest,
+) -> Response<Full<Bytes>> {
+    if decision != Decision::TooLarge
         && let Err(status) = read_body(request.into_body()).await
     {
-        open.shared.books().log.answered(open.call, status.as_u16());
+        open.shared.state().log.answered(open.call, status.as_u16());
         return cut_off(status);
     }
-    let latency = open.shared.books().gate.behaviour().latency;
-    match reply {
-        Reply::Hang => std::future::pending().await,
-        Reply::Refuse(wait) => refusal(wait),
-        Reply::TooLarge => cut_off(StatusCode::PAYLOAD_TOO_LARGE),
-        Reply::Answer => {
+    let latency = open.shared.state().gate.behaviour().latency;
+    match decision {
+        Decision::Hang => std::future::pending().await,
+        Decision::Refuse(wait) => refusal(wait),
+        Decision::TooLarge => cut_off(StatusCode::PAYLOAD_TOO_LARGE),
+        Decision::Succeed => {
             pause(latency).await;
             text(StatusCode::OK, format!("call {}\n", open.call))
         }
-        Reply::Fail => {
+        Decision::Fail => {
             pause(latency).await;
             text(StatusCode::INTERNAL_SERVER_ERROR, "failed, as asked\n".to_string())
         }
     }
 }
 
-/// The rest of the body is on its way, so the connection is of no more use.
+/// The rest of the body is still in transit, so the connection cannot be reused.
 fn cut_off(status: StatusCode) -> Response<Full<Bytes>> {
     let mut response = text(status, "the body is too large or too slow\n".to_string());
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -244,19 +249,19 @@ async fn pause(latency: Span) {
 
 async fn read_body(body: Incoming) -> Result<(), StatusCode> {
     let mut body = Limited::new(body, LARGEST_BODY);
-    let whole = async {
+    let read = async {
         while let Some(frame) = body.frame().await {
             frame.map_err(|_| StatusCode::PAYLOAD_TOO_LARGE)?;
         }
         Ok(())
     };
-    tokio::time::timeout(READ_WITHIN, whole).await.unwrap_or(Err(StatusCode::REQUEST_TIMEOUT))
+    tokio::time::timeout(READ_WITHIN, read).await.unwrap_or(Err(StatusCode::REQUEST_TIMEOUT))
 }
 
 fn refusal(wait: Option<Span>) -> Response<Full<Bytes>> {
-    let mut response = text(StatusCode::TOO_MANY_REQUESTS, "too many calls\n".to_string());
+    let mut response = text(StatusCode::TOO_MANY_REQUESTS, "too many requests\n".to_string());
     if let Some(wait) = wait {
-        // Whole seconds, and never too early.
+        // Whole seconds, rounded up: never too early.
         let seconds = wait.0.div_ceil(1_000_000);
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
@@ -264,7 +269,7 @@ fn refusal(wait: Option<Span>) -> Response<Full<Bytes>> {
 }
 
 fn log_response(shared: &Shared) -> Response<Full<Bytes>> {
-    let entries = shared.books().log.entries();
+    let entries = shared.state().log.entries();
     let mut lines = Vec::new();
     for entry in &entries {
         serde_json::to_writer(&mut lines, entry).expect("an entry is plain data");

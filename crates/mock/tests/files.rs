@@ -1,4 +1,4 @@
-//! The file server over plain sockets, by a client that reads bytes and trusts nothing.
+//! The file server over real sockets, tested by a client that reads raw bytes.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -7,19 +7,19 @@ use std::time::Duration;
 
 use paceline_core::Span;
 use paceline_mock::files::{
-    After, Ending, Fault, File, Files, Framing, PATIENCE, Response, Welcome, content,
+    After, Ending, Fault, File, Files, Framing, OnConnect, Response, WAIT_TIMEOUT, content,
 };
 use paceline_mock::{Limit, Violation};
 
 const MONDAY: &str = "Mon, 01 Jan 2024 00:00:00 GMT";
 
-/// A connection that is used for one request after the other.
+/// A connection that is used for one request after another.
 struct Client(TcpStream);
 
 impl Client {
     fn of(server: &Files) -> Client {
         let stream = TcpStream::connect(server.addr()).expect("listening");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a span above zero");
+        stream.set_read_timeout(Some(WAIT_TIMEOUT)).expect("a span above zero");
         Client(stream)
     }
 
@@ -31,7 +31,7 @@ impl Client {
         self.send(&format!("GET {path} HTTP/1.1\r\nhost: x\r\n{headers}\r\n"));
     }
 
-    /// One head, byte by byte, so that nothing behind it is taken.
+    /// Reads one head byte by byte, so that nothing behind it is consumed.
     fn head(&mut self) -> String {
         let mut head = Vec::new();
         let mut byte = [0];
@@ -51,7 +51,7 @@ impl Client {
         (head, body)
     }
 
-    /// All that comes until the connection ends, and how it ends.
+    /// Reads until the connection ends, and returns how it ended.
     fn rest(&mut self) -> (String, Option<ErrorKind>) {
         let mut bytes = Vec::new();
         let end = self.0.read_to_end(&mut bytes).err().map(|error| error.kind());
@@ -59,7 +59,7 @@ impl Client {
     }
 
     #[track_caller]
-    fn says_nothing(&mut self) {
+    fn receives_nothing(&mut self) {
         self.0.set_read_timeout(Some(Duration::from_millis(50))).expect("a span above zero");
         let end = self.0.read(&mut [0]).map_err(|error| error.kind());
         assert_eq!(end, Err(ErrorKind::WouldBlock));
@@ -74,7 +74,7 @@ fn status(head: &str) -> u16 {
     head.split(' ').nth(1).expect("a status").parse().expect("a number")
 }
 
-/// Asks for `/a` on a connection of its own and reads to its end.
+/// Requests `/a` on a new connection and reads to its end.
 fn rest_of(server: &Files) -> (String, Option<ErrorKind>) {
     let mut client = Client::of(server);
     client.ask("/a", "");
@@ -96,7 +96,7 @@ fn check(server: &Files, headers: &str, expected: u16, range: Option<&str>, body
 }
 
 #[test]
-fn files_come_whole_in_parts_or_not_at_all() {
+fn files_are_sent_whole_in_part_or_not_at_all() {
     let server = with_file();
     check(&server, "", 200, None, "0123456789");
     check(&server, "range: bytes=3-5\r\n", 206, Some("bytes 3-5/10"), "345");
@@ -111,7 +111,7 @@ fn files_come_whole_in_parts_or_not_at_all() {
 }
 
 #[test]
-fn heads_tell_what_a_file_is() {
+fn heads_describe_the_file() {
     let server = with_file();
     let mut client = Client::of(&server);
     let (head, _) = client.get("/a", "");
@@ -135,7 +135,7 @@ fn heads_tell_what_a_file_is() {
 }
 
 #[test]
-fn one_connection_carries_many_requests_and_the_log_tells() {
+fn one_connection_carries_many_requests_and_the_log_has_each() {
     let server = with_file();
     server.generate("/f/*", 4096);
     let mut client = Client::of(&server);
@@ -148,8 +148,9 @@ fn one_connection_carries_many_requests_and_the_log_tells() {
     assert!(old.rest().0.ends_with("connection: close\r\n\r\n0123456789"));
 
     let log = server.log();
-    let told: Vec<_> = log.iter().map(|e| (e.path.as_str(), e.connection, e.sent_bytes)).collect();
-    assert_eq!(told, [("/f/1?page=2", 1, 4096), ("/f/2", 1, 96), ("/a", 1, 10), ("/a", 2, 10)]);
+    let logged: Vec<_> =
+        log.iter().map(|e| (e.path.as_str(), e.connection, e.sent_bytes)).collect();
+    assert_eq!(logged, [("/f/1?page=2", 1, 4096), ("/f/2", 1, 96), ("/a", 1, 10), ("/a", 2, 10)]);
     assert_eq!(log[2].header("user-agent"), Some("me"));
     assert_eq!((log[1].status, log[1].in_flight), (Some(206), 1));
     assert!(log.iter().all(|entry| entry.ended_at >= Some(entry.at)));
@@ -160,7 +161,7 @@ fn one_connection_carries_many_requests_and_the_log_tells() {
 }
 
 #[test]
-fn beyond_so_many_at_once_it_refuses() {
+fn requests_beyond_the_limit_on_open_ones_are_refused() {
     let server = with_file();
     server.on("*", Fault::AtMost { in_flight: 1, retry_after: Some(7) });
     server.on("/hung", Fault::Hang);
@@ -171,11 +172,11 @@ fn beyond_so_many_at_once_it_refuses() {
     let (head, _) = client.get("/a", "");
     assert_eq!((status(&head), header(&head, "retry-after")), (429, Some("7")));
     let limit = Limit::InFlight(NonZeroU32::MIN);
-    let broken = Violation::InFlight { call: 1, open: 2 };
+    let broken = Violation::InFlight { request: 1, open: 2 };
     assert_eq!(server.violations(limit, Span::ZERO), [broken]);
     drop(hung);
     server.wait_until(|log| log[0].ended_at.is_some());
-    // An answer that has been read is over, so the next request finds room on any connection.
+    // A response that has been read has ended, so the next request has room on any connection.
     let mut other = Client::of(&server);
     for _ in 0..100 {
         assert_eq!(status(&client.get("/a", "").0), 200);
@@ -205,7 +206,7 @@ fn rules_that_run_out_are_a_script() {
 }
 
 #[test]
-fn connections_that_lead_nowhere() {
+fn connections_without_a_response() {
     let server = with_file();
     server.on("/a", Fault::Close.first(1));
     server.on("/a", Fault::Reset.first(1));
@@ -214,20 +215,20 @@ fn connections_that_lead_nowhere() {
     assert_eq!(rest_of(&server), (String::new(), Some(ErrorKind::ConnectionReset)));
     assert_eq!(rest_of(&server), ("SSH-2.0-what\r\n".to_string(), None));
 
-    server.welcome(Welcome::Close);
+    server.on_connect(OnConnect::Close);
     assert_eq!(Client::of(&server).rest(), (String::new(), None));
-    server.welcome(Welcome::Reset);
+    server.on_connect(OnConnect::Reset);
     assert_eq!(Client::of(&server).rest(), (String::new(), Some(ErrorKind::ConnectionReset)));
-    server.welcome(Welcome::Silence);
+    server.on_connect(OnConnect::Silence);
     let mut client = Client::of(&server);
     client.ask("/a", "");
-    client.says_nothing();
-    server.welcome(Welcome::Serve);
+    client.receives_nothing();
+    server.on_connect(OnConnect::Serve);
     check(&server, "", 200, None, "0123456789");
 }
 
 #[test]
-fn bodies_that_break_off() {
+fn bodies_that_are_cut() {
     let server = with_file();
     server.on("/a", Fault::Cut(4, Ending::Close).first(1));
     server.on("/a", Fault::Cut(4, Ending::Reset).first(1));
@@ -247,14 +248,14 @@ fn bodies_that_break_off() {
     client.ask("/a", "");
     client.head();
     client.0.read_exact(&mut [0; 4]).expect("four bytes");
-    client.says_nothing();
+    client.receives_nothing();
     drop(client);
     server.wait_until(|log| log.iter().all(|entry| entry.ended_at.is_some()));
     assert_eq!(server.log().iter().map(|e| e.sent_bytes).collect::<Vec<_>>(), [4, 4, 10, 4]);
 }
 
 #[test]
-fn bodies_whose_end_is_told_in_other_ways() {
+fn bodies_that_are_framed_in_other_ways() {
     let server = with_file();
     server.put("/a", File::of("0123456789").framing(Framing::Chunked));
     let mut client = Client::of(&server);
@@ -273,7 +274,7 @@ fn bodies_whose_end_is_told_in_other_ways() {
 }
 
 #[test]
-fn answers_that_lie() {
+fn responses_with_false_headers() {
     let server = with_file();
     server.on("/a", Fault::Header("content-range", b"bytes 5-7/10".to_vec()).first(1));
     server.on("/a", Fault::Part(0, 1).first(1));
@@ -289,7 +290,7 @@ fn answers_that_lie() {
 }
 
 #[test]
-fn what_never_ends() {
+fn responses_without_end() {
     let server = with_file();
     server.on("/a", Fault::EndlessHeaders.first(1));
     server.on("/a", Fault::EndlessBody(Framing::Chunked).first(1));
@@ -307,7 +308,7 @@ fn what_never_ends() {
 }
 
 #[test]
-fn heads_that_are_too_much() {
+fn heads_of_excessive_size() {
     let server = with_file();
     server.on("/a", Fault::LongHeader(1 << 20).first(1));
     server.on("/a", Fault::ManyHeaders(10_000).first(1));
@@ -321,7 +322,7 @@ fn heads_that_are_too_much() {
 }
 
 #[test]
-fn slowness_takes_its_time() {
+fn slow_responses_take_their_time() {
     let server = Files::start();
     server.generate("/f/*", 1_000);
     let slow = Fault::SlowBody(10_000).and(Fault::SlowHead(2_000));
@@ -368,11 +369,11 @@ fn redirects_lead_on_or_around() {
 }
 
 #[test]
-fn nonsense_is_answered_and_not_logged() {
+fn malformed_requests_are_answered_and_not_logged() {
     let server = with_file();
-    for nonsense in ["what is this\r\n\r\n", "GET /a HTTP/1.1\r\n\r\n"] {
+    for malformed in ["what is this\r\n\r\n", "GET /a HTTP/1.1\r\n\r\n"] {
         let mut client = Client::of(&server);
-        client.send(nonsense);
+        client.send(malformed);
         assert_eq!(status(&client.rest().0), 400);
     }
     let mut client = Client::of(&server);
@@ -384,7 +385,7 @@ fn nonsense_is_answered_and_not_logged() {
 }
 
 #[test]
-fn a_dropped_server_is_gone_and_another_takes_its_place() {
+fn a_dropped_server_frees_its_port() {
     let server = with_file();
     let addr = server.addr();
     let mut client = Client::of(&server);

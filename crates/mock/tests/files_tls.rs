@@ -1,4 +1,4 @@
-//! The file server within TLS and over HTTP/2, by clients that take no shortcut.
+//! The file server over TLS and HTTP/2, tested by independent clients.
 
 use std::sync::Arc;
 
@@ -50,14 +50,14 @@ async fn ask(client: &mut Client, server: &Files, path: &str) -> hyper::Result<(
     Ok((status, response.into_body().collect().await?.to_bytes().to_vec()))
 }
 
-/// The answers of a server of `/f/*` over HTTP/2, one of them cut.
+/// Checks the responses of a server of `/f/*` over HTTP/2, one of them cut.
 async fn check(client: &mut Client, server: &Files) {
     server.generate("/f/*", 100_000);
     server.on("/f/cut", Fault::Cut(5, Ending::Close));
     server.on("/f/none", Fault::Reset);
-    let (status, body) = ask(client, server, "/f/1").await.expect("an answer");
+    let (status, body) = ask(client, server, "/f/1").await.expect("a response");
     assert_eq!((status, body.as_slice()), (206, &content("/f/1", 100_000)[10..]));
-    assert_eq!(ask(client, server, "/x").await.expect("an answer").0, 404);
+    assert_eq!(ask(client, server, "/x").await.expect("a response").0, 404);
     assert!(ask(client, server, "/f/cut").await.is_err());
     assert!(ask(client, server, "/f/none").await.is_err());
     server.wait_until(|log| log.len() == 4 && log.iter().all(|entry| entry.ended_at.is_some()));
@@ -79,36 +79,38 @@ async fn tls_carries_plain_http() {
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(b"http/1.1".as_slice()));
     let ask = b"GET /a HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     stream.write_all(ask).await.expect("open");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.expect("an end in order");
-    assert!(answer.ends_with("\r\n\r\n0123456789"), "{answer}");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await.expect("an end in order");
+    assert!(response.ends_with("\r\n\r\n0123456789"), "{response}");
 
     let mut stream = connect(&server, &own, "http/1.1").await;
     stream.write_all(ask).await.expect("open");
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).await.expect_err("a reset");
-    assert!(answer.ends_with(b"\r\n\r\n0123"));
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).await.expect_err("a reset");
+    assert!(response.ends_with(b"\r\n\r\n0123"));
 }
 
 #[tokio::test]
-async fn files_come_over_http2_within_tls() {
+async fn files_are_served_over_http2_within_tls() {
     let own = certificate();
     let server = Files::start_tls_http2(&own.certificate, &own.key);
     let stream = connect(&server, &own, "h2").await;
-    let mut driven = JoinSet::new();
-    let shaken = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
-    let (mut client, connection) = shaken.await.expect("HTTP/2");
-    driven.spawn(connection);
+    let mut driver = JoinSet::new();
+    let handshake =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+    let (mut client, connection) = handshake.await.expect("HTTP/2");
+    driver.spawn(connection);
     check(&mut client, &server).await;
 }
 
 #[tokio::test]
-async fn files_come_over_http2_known_beforehand() {
+async fn files_are_served_over_http2_with_prior_knowledge() {
     let server = Files::start_http2();
     let stream = TcpStream::connect(server.addr()).await.expect("listening");
-    let mut driven = JoinSet::new();
-    let shaken = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
-    let (mut client, connection) = shaken.await.expect("HTTP/2");
-    driven.spawn(connection);
+    let mut driver = JoinSet::new();
+    let handshake =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+    let (mut client, connection) = handshake.await.expect("HTTP/2");
+    driver.spawn(connection);
     check(&mut client, &server).await;
 }

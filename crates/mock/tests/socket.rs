@@ -1,4 +1,4 @@
-//! The mock over real sockets, by a client that knows nothing of it.
+//! The mock upstream over real sockets, tested by an independent client.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -21,10 +21,10 @@ impl Client {
 
     async fn get(&mut self, path: &str) -> (String, String) {
         self.send(format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).await;
-        self.answer().await
+        self.response().await
     }
 
-    async fn answer(&mut self) -> (String, String) {
+    async fn response(&mut self) -> (String, String) {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
             assert!(self.0.read_line(&mut head).await.expect("open") > 0, "cut off after {head}");
@@ -41,7 +41,7 @@ fn status(head: &str) -> &str {
 }
 
 #[tokio::test]
-async fn calls_beyond_the_window_are_refused_and_counted() {
+async fn requests_beyond_the_window_are_refused_and_counted() {
     let limits = vec!["2/h".parse().expect("a rate")];
     let retry_after = Some(Span::millis(1_500));
     let behaviour = Behaviour { limits, retry_after, ..Behaviour::default() };
@@ -63,7 +63,7 @@ async fn calls_beyond_the_window_are_refused_and_counted() {
 }
 
 #[tokio::test]
-async fn a_hung_call_is_open_until_its_client_hangs_up() {
+async fn a_hung_request_is_open_until_its_client_disconnects() {
     let behaviour = Behaviour { in_flight: NonZeroU32::new(1), ..Preset::Hung.behaviour() };
     let (arrived, mut arrivals) = tokio::sync::mpsc::unbounded_channel();
     let addr = ([127, 0, 0, 1], 0).into();
@@ -86,21 +86,21 @@ async fn a_hung_call_is_open_until_its_client_hangs_up() {
 }
 
 #[tokio::test]
-async fn bodies_are_read_up_to_a_bound() {
+async fn bodies_beyond_the_bound_get_413() {
     let mock = Mock::start(Behaviour::default()).await.expect("a free port");
     let mut client = Client::connect(mock.addr()).await;
     client.send(b"POST /x HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nhello").await;
-    assert_eq!(status(&client.answer().await.0), "200");
+    assert_eq!(status(&client.response().await.0), "200");
     let head =
         format!("POST /x HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", LARGEST_BODY + 1);
     client.send(head.as_bytes()).await;
-    assert_eq!(status(&client.answer().await.0), "413");
+    assert_eq!(status(&client.response().await.0), "413");
 
     let mut client = Client::connect(mock.addr()).await;
     client.send(b"POST /x HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n").await;
     client.send(format!("{:x}\r\n", LARGEST_BODY + 1).as_bytes()).await;
     client.send(&vec![0; LARGEST_BODY + 1]).await;
-    assert_eq!(status(&client.answer().await.0), "413");
+    assert_eq!(status(&client.response().await.0), "413");
     let summary = mock.summary();
     assert_eq!(
         summary.by_status.into_iter().collect::<Vec<_>>(),
@@ -109,16 +109,16 @@ async fn bodies_are_read_up_to_a_bound() {
 }
 
 #[tokio::test]
-async fn nonsense_is_answered_and_not_counted() {
+async fn malformed_requests_are_answered_and_not_counted() {
     let mock = Mock::start(Behaviour::default()).await.expect("a free port");
     let mut client = Client::connect(mock.addr()).await;
     client.send(b"\x00\x01 what is this\r\n\r\n").await;
-    assert_eq!(status(&client.answer().await.0), "400");
+    assert_eq!(status(&client.response().await.0), "400");
     assert_eq!(mock.summary().calls, 0);
 }
 
 #[tokio::test]
-async fn one_call_in_three_fails() {
+async fn one_request_in_three_fails() {
     let mock = Mock::start(Preset::Flaky.behaviour()).await.expect("a free port");
     let mut client = Client::connect(mock.addr()).await;
     let mut seen = Vec::new();

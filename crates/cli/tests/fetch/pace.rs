@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use paceline_core::Span;
-use paceline_mock::files::{Fault, Files, Response, Welcome};
+use paceline_mock::files::{Fault, Files, OnConnect, Response};
 
 use crate::{Place, check_generated, generated};
 
@@ -62,7 +62,7 @@ fn l6_retry_after_closes_the_host_and_costs_exactly_one_more_request_each() {
 #[test]
 fn l7_a_dead_host_is_not_asked_for_each_of_its_files() {
     let (server, place) = (Files::start(), Place::new());
-    server.welcome(Welcome::Reset);
+    server.on_connect(OnConnect::Reset);
     let list = place.list(generated(&server, "f", 200));
     let ended = place.fetch(&["-i", &list, "--retries", "3", "--max-wait", "5s"]);
     let ended = ended.exits(75);

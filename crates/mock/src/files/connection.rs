@@ -1,4 +1,4 @@
-//! One connection: requests in, answers out, byte by byte as the script wants them.
+//! One HTTP/1 connection: reads requests and writes responses as the faults demand.
 
 use std::io;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use tokio::time::{Instant, sleep_until};
 
 use super::fault::Ending;
 use super::file::Framing;
-use super::reply::{Deed, Manner, Reply};
-use super::shelf::{Decision, Open, Shelf};
+use super::response::{Action, Delivery, PreparedResponse};
+use super::state::{Decision, OpenRequest, Shared};
 use crate::request::{LARGEST_HEAD, Request};
 
-/// Bytes of a body that are sent at once.
+/// The bytes of a body that are written at once.
 const PIECE: usize = 32 << 10;
-/// How often a slow body moves.
-const BEAT: Duration = Duration::from_millis(20);
-/// How long a connection may be silent before a request.
-const IDLE: Duration = Duration::from_mins(1);
+/// The time between two pieces of a slow body.
+const INTERVAL: Duration = Duration::from_millis(20);
+/// The time after which a connection without a request is closed.
+const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A socket, plain or within TLS.
 pub(crate) trait Wire: AsyncRead + AsyncWrite + Unpin + Send {
@@ -39,33 +39,33 @@ impl Wire for tokio_rustls::server::TlsStream<TcpStream> {
     }
 }
 
-/// What becomes of a connection after an answer.
+/// The next step of a connection after a response.
 enum Next {
     Request,
     Close,
     Reset,
 }
 
-/// A connection and what was read of it ahead.
+/// A connection, with bytes that were read ahead.
 pub(crate) struct Connection<W> {
     wire: W,
     unread: Vec<u8>,
     number: u64,
-    shelf: Arc<Shelf>,
+    shared: Arc<Shared>,
 }
 
 impl<W: Wire> Connection<W> {
-    pub(crate) fn new(wire: W, number: u64, shelf: Arc<Shelf>) -> Connection<W> {
-        Connection { wire, unread: Vec::new(), number, shelf }
+    pub(crate) fn new(wire: W, number: u64, shared: Arc<Shared>) -> Connection<W> {
+        Connection { wire, unread: Vec::new(), number, shared }
     }
 
-    /// Answers until one side has enough.
-    pub(crate) async fn converse(mut self) {
+    /// Serves requests until one side closes the connection.
+    pub(crate) async fn serve_connection(mut self) {
         let next = loop {
             match self.exchange().await {
                 Ok(Next::Request) => {}
                 Ok(next) => break next,
-                // The client is gone; what was open has ended with it.
+                // The client disconnected. Dropping the request has ended it.
                 Err(_) => return,
             }
         };
@@ -81,40 +81,40 @@ impl<W: Wire> Connection<W> {
 
     async fn exchange(&mut self) -> io::Result<Next> {
         let Some(request) = self.request().await? else { return Ok(Next::Close) };
-        let Some(decision) = self.shelf.arrive(&request, self.number) else {
+        let Some(decision) = self.shared.arrive(&request, self.number) else {
             return Ok(Next::Close);
         };
-        let Decision { deed, manner, mut open } = decision;
-        self.pause(manner.latency).await?;
-        if !manner.before.is_empty() {
-            self.wire.write_all(&manner.before).await?;
+        let Decision { action, delivery, mut open } = decision;
+        self.pause(delivery.latency).await?;
+        if !delivery.before.is_empty() {
+            self.wire.write_all(&delivery.before).await?;
         }
-        match deed {
-            Deed::Hang => self.stall().await,
-            Deed::Close => Ok(Next::Close),
-            Deed::Reset => Ok(Next::Reset),
-            Deed::Raw(bytes) => {
+        match action {
+            Action::Hang => self.stall().await,
+            Action::Close => Ok(Next::Close),
+            Action::Reset => Ok(Next::Reset),
+            Action::Raw(bytes) => {
                 open.end();
                 self.wire.write_all(&bytes).await?;
                 Ok(Next::Close)
             }
-            Deed::EndlessHeaders => self.flood().await,
-            Deed::Reply(reply) => {
-                let ending = self.reply(&reply, &manner, &mut open).await?;
+            Action::EndlessHeaders => self.flood().await,
+            Action::Respond(response) => {
+                let ending = self.send_response(&response, &delivery, &mut open).await?;
                 match ending {
                     Some(Ending::Close) => Ok(Next::Close),
                     Some(Ending::Reset) => Ok(Next::Reset),
                     Some(Ending::Stall) => self.stall().await,
-                    None if reply.closes(&request) => Ok(Next::Close),
+                    None if response.closes(&request) => Ok(Next::Close),
                     None => Ok(Next::Request),
                 }
             }
         }
     }
 
-    /// The next request, without its body; nothing at an orderly end.
+    /// Reads the next request and skips its body. Returns `None` if the connection is to be closed.
     async fn request(&mut self) -> io::Result<Option<Request>> {
-        let idle_until = Instant::now() + IDLE;
+        let idle_until = Instant::now() + IDLE_TIMEOUT;
         loop {
             match Request::read(&self.unread) {
                 Ok(Some((request, length))) => {
@@ -153,54 +153,61 @@ impl<W: Wire> Connection<W> {
         Ok(())
     }
 
-    /// Sends an answer; the answer here is how it was cut, if it was.
-    async fn reply(
+    /// Sends a response. Returns how it was cut, if it was.
+    async fn send_response(
         &mut self,
-        reply: &Reply,
-        manner: &Manner,
-        open: &mut Open,
+        response: &PreparedResponse,
+        delivery: &Delivery,
+        open: &mut OpenRequest,
     ) -> io::Result<Option<Ending>> {
-        let ends_with_head = reply.bodiless || (reply.length == 0 && manner.tells_end(reply));
+        let ends_with_head =
+            response.bodiless || (response.length == 0 && delivery.ends_with_body(response));
         if ends_with_head {
             open.end();
         }
-        self.send_paced(&reply.head(), manner.head_pace).await?;
-        if reply.bodiless { Ok(None) } else { self.body(reply, manner, open).await }
+        self.send_paced(&response.head(), delivery.head_pace).await?;
+        if response.bodiless { Ok(None) } else { self.body(response, delivery, open).await }
     }
 
     async fn body(
         &mut self,
-        reply: &Reply,
-        manner: &Manner,
-        open: &mut Open,
+        response: &PreparedResponse,
+        delivery: &Delivery,
+        open: &mut OpenRequest,
     ) -> io::Result<Option<Ending>> {
-        let whole = manner.cut.map_or(reply.length, |(after, _)| after.min(reply.length));
-        let mut clock = Clock::new(manner.body_pace);
+        let whole = delivery.cut.map_or(response.length, |(after, _)| after.min(response.length));
+        let mut pacer = Pacer::new(delivery.body_pace);
         let mut sent = 0;
         while sent < whole {
-            let most = clock.room().min(usize::try_from(whole - sent).unwrap_or(usize::MAX));
-            let piece = reply.content.piece(reply.first + sent, most);
+            let most = pacer.room().min(usize::try_from(whole - sent).unwrap_or(usize::MAX));
+            let piece = response.content.piece(response.first + sent, most);
             sent += piece.len() as u64;
-            if sent == whole && manner.tells_end(reply) {
+            if sent == whole && delivery.ends_with_body(response) {
                 open.end();
             }
-            self.send_piece(&piece, reply.framing, open).await?;
+            self.send_piece(&piece, response.framing, open).await?;
             if sent < whole {
-                self.pause_until(clock.next(piece.len())).await?;
+                self.pause_until(pacer.next(piece.len())).await?;
             }
         }
-        if let Some((_, ending)) = manner.cut {
+        if let Some((_, ending)) = delivery.cut {
             self.wire.flush().await?;
             return Ok(Some(ending));
         }
         open.end();
-        let last_chunk: &[u8] = if reply.framing == Framing::Chunked { b"0\r\n\r\n" } else { b"" };
-        self.wire.write_all(&[last_chunk, &vec![b'!'; manner.beyond]].concat()).await?;
+        let last_chunk: &[u8] =
+            if response.framing == Framing::Chunked { b"0\r\n\r\n" } else { b"" };
+        self.wire.write_all(&[last_chunk, &vec![b'!'; delivery.beyond]].concat()).await?;
         self.wire.flush().await?;
         Ok(None)
     }
 
-    async fn send_piece(&mut self, piece: &[u8], framing: Framing, open: &Open) -> io::Result<()> {
+    async fn send_piece(
+        &mut self,
+        piece: &[u8],
+        framing: Framing,
+        open: &OpenRequest,
+    ) -> io::Result<()> {
         open.sends(piece.len());
         let framed = match framing {
             Framing::Chunked => {
@@ -222,19 +229,19 @@ impl<W: Wire> Connection<W> {
     }
 
     async fn send_paced(&mut self, bytes: &[u8], pace: Option<u32>) -> io::Result<()> {
-        let mut clock = Clock::new(pace);
+        let mut pacer = Pacer::new(pace);
         let mut rest = bytes;
         while !rest.is_empty() {
-            let (piece, later) = rest.split_at(clock.room().min(rest.len()));
+            let (piece, later) = rest.split_at(pacer.room().min(rest.len()));
             self.wire.write_all(piece).await?;
             self.wire.flush().await?;
             rest = later;
-            self.pause_until(clock.next(piece.len())).await?;
+            self.pause_until(pacer.next(piece.len())).await?;
         }
         Ok(())
     }
 
-    /// Header lines until the client has had enough.
+    /// Sends header lines until the client disconnects.
     async fn flood(&mut self) -> io::Result<Next> {
         self.wire.write_all(b"HTTP/1.1 200 OK\r\n").await?;
         for line in 0_u64.. {
@@ -243,10 +250,10 @@ impl<W: Wire> Connection<W> {
         Ok(Next::Close)
     }
 
-    /// Waits for ever, that is until the client is gone.
+    /// Waits until the client disconnects.
     async fn stall(&mut self) -> io::Result<Next> {
         self.wire.flush().await?;
-        self.gone().await;
+        self.disconnected().await;
         Err(io::ErrorKind::ConnectionAborted.into())
     }
 
@@ -254,18 +261,19 @@ impl<W: Wire> Connection<W> {
         if span.is_zero() { Ok(()) } else { self.pause_until(Some(Instant::now() + span)).await }
     }
 
-    /// Waits, unless the client goes away meanwhile.
+    /// Waits, and fails if the client disconnects meanwhile.
     async fn pause_until(&mut self, until: Option<Instant>) -> io::Result<()> {
         let Some(until) = until else { return Ok(()) };
         self.wire.flush().await?;
         tokio::select! {
             () = sleep_until(until) => Ok(()),
-            () = self.gone() => Err(io::ErrorKind::ConnectionAborted.into()),
+            () = self.disconnected() => Err(io::ErrorKind::ConnectionAborted.into()),
         }
     }
 
-    /// Comes back when the client has closed or broken the connection. What it still says is kept.
-    async fn gone(&mut self) {
+    /// Returns when the client has closed or reset the connection. Bytes that it sends before are
+    /// kept.
+    async fn disconnected(&mut self) {
         while self.unread.len() < LARGEST_HEAD {
             match self.wire.read_buf(&mut self.unread).await {
                 Ok(n) if n > 0 => {}
@@ -276,24 +284,24 @@ impl<W: Wire> Connection<W> {
     }
 }
 
-/// How fast bytes may go.
-struct Clock {
+/// Paces writes to a number of bytes per second.
+struct Pacer {
     pace: Option<u32>,
     next_at: Instant,
 }
 
-impl Clock {
-    fn new(pace: Option<u32>) -> Clock {
-        Clock { pace, next_at: Instant::now() }
+impl Pacer {
+    fn new(pace: Option<u32>) -> Pacer {
+        Pacer { pace, next_at: Instant::now() }
     }
 
-    /// How many bytes go at once.
+    /// The most bytes of the next write.
     fn room(&self) -> usize {
-        let beats = 1_000 / BEAT.as_millis() as usize;
-        self.pace.map_or(PIECE, |pace| (pace as usize / beats).clamp(1, PIECE))
+        let per_second = 1_000 / INTERVAL.as_millis() as usize;
+        self.pace.map_or(PIECE, |pace| (pace as usize / per_second).clamp(1, PIECE))
     }
 
-    /// When the next bytes may follow `sent` ones; nothing if at once.
+    /// When the next write may follow one of `sent` bytes; `None` if at once.
     fn next(&mut self, sent: usize) -> Option<Instant> {
         let pace = self.pace?.max(1);
         self.next_at += Duration::from_secs(1) * sent as u32 / pace;

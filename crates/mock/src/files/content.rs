@@ -1,15 +1,16 @@
-//! Bytes made from a name, so that no test has to keep what it expects.
+//! Bytes computed from a name, so that a test need not store the bytes that it expects.
 
 use std::sync::Arc;
 
-/// What [`super::Files::generate`] answers for `path`: the same bytes each time, and no two paths alike.
+/// The bytes that [`super::Files::generate`] serves at `path`: the same each time, and different
+/// for different paths.
 ///
-/// A shorter size gives the start of a longer one.
+/// The bytes of a smaller size are a prefix of those of a larger one.
 pub fn content(path: &str, size: usize) -> Vec<u8> {
     Content::named(path, size as u64).piece(0, size)
 }
 
-/// The bytes of a file, kept or made as they are sent.
+/// The bytes of a file, stored or computed while they are sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     Kept(Arc<[u8]>),
@@ -18,12 +19,12 @@ pub(crate) enum Content {
 
 impl Content {
     pub(crate) fn named(name: &str, size: u64) -> Content {
-        // FNV-1a: names that differ in one letter get seeds that differ.
+        // FNV-1a: names that differ in one letter get different seeds.
         let fold = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         Content::Made { seed: name.bytes().fold(0xcbf2_9ce4_8422_2325, fold), size }
     }
 
-    /// Bytes that do not end in any test's lifetime.
+    /// More bytes than any test reads.
     pub(crate) fn endless() -> Content {
         Content::Made { seed: 0, size: u64::MAX }
     }
@@ -46,7 +47,7 @@ impl Content {
     }
 }
 
-/// Eight bytes of each counter value: any place of an endless file is reached in one step.
+/// Eight bytes of each counter value, so that any offset of an endless file is reached in one step.
 fn made(seed: u64, first: u64, size: usize) -> Vec<u8> {
     let skipped = (first % 8) as usize;
     let words = (skipped + size).div_ceil(8) as u64;
@@ -72,7 +73,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn names_and_sizes_decide_the_bytes() {
+    fn names_and_sizes_determine_the_bytes() {
         assert_eq!(content("/f/1", 9), content("/f/1", 9));
         assert_ne!(content("/f/1", 9), content("/f/2", 9));
         assert_eq!(content("/f/1", 100)[..9], content("/f/1", 9));

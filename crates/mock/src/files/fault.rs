@@ -1,108 +1,110 @@
-//! How a server misbehaves, where and how often.
+//! Faults, and the rules that say where and how often they occur.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::file::{Framing, Response};
 
-/// Paths whose turns a rule counts; paths beyond it get no more turns.
+/// The most paths that one rule counts. It does not apply to further paths.
 pub const MOST_PATHS: usize = 200_000;
 
-/// One misbehaviour. Those that change an answer add up; of those that replace it, the first told wins.
+/// One kind of misbehaviour. Faults that change a response add up. Of faults that replace it, the
+/// first one added wins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Answers this instead.
+    /// Sends this response instead.
     Respond(Response),
-    /// Takes so many requests at once and answers 429 beyond, with `Retry-After` in seconds if given.
+    /// Answers 429 beyond this many open requests, with `Retry-After` in seconds if given.
     AtMost {
-        /// Requests in flight under the pattern; refused ones do not count.
+        /// The most open requests that match the pattern. Refused requests do not count.
         in_flight: usize,
         /// The seconds of `Retry-After`.
         retry_after: Option<u32>,
     },
-    /// Never answers.
+    /// Never responds.
     Hang,
-    /// Closes the connection without an answer.
+    /// Closes the connection without a response.
     Close,
-    /// Resets the connection without an answer.
+    /// Resets the connection without a response.
     Reset,
-    /// Sends these bytes as they are, then closes.
+    /// Sends these bytes, then closes the connection.
     Raw(Vec<u8>),
-    /// Sends header lines without end.
+    /// Sends header lines until the client disconnects.
     EndlessHeaders,
-    /// Sends a body without end; by length, it claims to be as long as numbers go.
+    /// Sends a body without end. With `Framing::Length`, `Content-Length` is the largest 64-bit
+    /// number.
     EndlessBody(Framing),
 
-    /// Waits before the answer.
+    /// Waits before the response.
     Latency(Duration),
-    /// Sends these bytes, such as an interim answer, before the answer.
+    /// Sends these bytes, such as an interim response, before the response.
     Before(Vec<u8>),
-    /// Sends the head at so many bytes per second.
+    /// Sends the head at this many bytes per second.
     SlowHead(u32),
-    /// Sends the body at so many bytes per second.
+    /// Sends the body at this many bytes per second.
     SlowBody(u32),
-    /// Sends at most so many bytes of the body, never its end, and then does this.
+    /// Cuts the body after this many bytes at most, and ends as given.
     Cut(u64, Ending),
-    /// Sends so many bytes beyond the body.
+    /// Sends this many bytes beyond the body.
     Beyond(usize),
-    /// Tells the end of the body in another way.
+    /// Frames the body in another way.
     Framing(Framing),
 
-    /// Acts as if the request had no header of this name: deaf to `range`, `if-range`, `if-none-match`.
+    /// Ignores the request header of this name, such as `range` or `if-none-match`.
     Ignore(&'static str),
-    /// Answers with this part, first to last byte, whatever the request asks.
+    /// Sends this part, first to last byte, whatever the request asks.
     Part(u64, u64),
-    /// Sends this header line in place of its own of that name: a false `content-range`, for one.
+    /// Replaces the header of this name, for example with a false `content-range`.
     Header(&'static str, Vec<u8>),
-    /// Sends one more header line.
+    /// Adds a header line.
     AddHeader(&'static str, Vec<u8>),
-    /// Leaves out the header lines of this name.
+    /// Omits the header of this name.
     WithoutHeader(&'static str),
-    /// Sends one more header line of so many bytes.
+    /// Adds a header line of this many bytes.
     LongHeader(usize),
-    /// Sends so many more header lines.
+    /// Adds this many header lines.
     ManyHeaders(usize),
 }
 
 /// How a cut body ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// The connection is closed in order.
+    /// The connection is closed in an orderly way.
     Close,
-    /// The connection is reset. What the client has not taken in by then may be lost.
+    /// The connection is reset. Bytes that the client has not read by then may be lost.
     Reset,
-    /// Nothing more comes, for ever.
+    /// The connection stays open, and nothing more is sent.
     Stall,
 }
 
 impl Fault {
-    /// Together with another one.
+    /// Combines this fault with another one.
     pub fn and(self, other: Fault) -> Rule {
         Rule::from(self).and(other)
     }
 
-    /// Only the first `n` times, counted for each path.
+    /// Applies to the first `n` requests for each path.
     pub fn first(self, n: u64) -> Rule {
         Rule::from(self).first(n)
     }
 
-    /// Only the first `n` times, counted over all paths.
+    /// Applies to the first `n` requests over all paths.
     pub fn first_of_all(self, n: u64) -> Rule {
         Rule::from(self).first_of_all(n)
     }
 
-    /// Only after the first `n` times, counted for each path.
+    /// Applies after the first `n` requests for each path.
     pub fn after(self, n: u64) -> Rule {
         Rule::from(self).after(n)
     }
 
-    /// Only each `n`th time, counted over all paths.
+    /// Applies to every `n`th request over all paths.
     pub fn every(self, n: u64) -> Rule {
         Rule::from(self).every(n)
     }
 }
 
-/// Faults that come together, and when.
+/// Faults that occur together, and the requests that they apply to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     pub(crate) faults: Vec<Fault>,
@@ -125,61 +127,62 @@ impl From<Fault> for Rule {
 }
 
 impl Rule {
-    /// Together with another fault.
+    /// Adds another fault.
     #[must_use]
     pub fn and(mut self, fault: Fault) -> Rule {
         self.faults.push(fault);
         self
     }
 
-    /// Only the first `n` times, counted for each path.
+    /// Applies to the first `n` requests for each path.
     #[must_use]
     pub fn first(self, n: u64) -> Rule {
         Rule { turns: Turns::First(n), ..self }
     }
 
-    /// Only the first `n` times, counted over all paths.
+    /// Applies to the first `n` requests over all paths.
     #[must_use]
     pub fn first_of_all(self, n: u64) -> Rule {
         Rule { turns: Turns::FirstOfAll(n), ..self }
     }
 
-    /// Only after the first `n` times, counted for each path.
+    /// Applies after the first `n` requests for each path.
     #[must_use]
     pub fn after(self, n: u64) -> Rule {
         Rule { turns: Turns::After(n), ..self }
     }
 
-    /// Only each `n`th time, counted over all paths.
+    /// Applies to every `n`th request over all paths.
     #[must_use]
     pub fn every(self, n: u64) -> Rule {
         Rule { turns: Turns::Every(n.max(1)), ..self }
     }
 }
 
-/// A rule where it applies, with its counts.
+/// A rule with its pattern and its counts.
 #[derive(Debug)]
-pub(crate) struct Posted {
+pub(crate) struct ActiveRule {
     pub(crate) pattern: String,
     pub(crate) rule: Rule,
-    /// Requests that this rule let in and that are not over.
+    /// Open requests that this rule counts.
     pub(crate) in_flight: usize,
     seen: u64,
     seen_by_path: BTreeMap<String, u64>,
 }
 
-impl Posted {
-    pub(crate) fn new(pattern: &str, rule: Rule) -> Posted {
+impl ActiveRule {
+    pub(crate) fn new(pattern: &str, rule: Rule) -> ActiveRule {
         let pattern = pattern.to_string();
-        Posted { pattern, rule, in_flight: 0, seen: 0, seen_by_path: BTreeMap::new() }
+        ActiveRule { pattern, rule, in_flight: 0, seen: 0, seen_by_path: BTreeMap::new() }
     }
 
-    /// Whether the rule runs out: of several such rules, a request meets only the first.
+    /// Returns `true` if the rule runs out. Of several such rules, only the first applies to a
+    /// request.
     pub(crate) fn runs_out(&self) -> bool {
         matches!(self.rule.turns, Turns::First(_) | Turns::FirstOfAll(_))
     }
 
-    /// Counts a request for `path`, and says whether it is the rule's turn.
+    /// Counts a request for `path`. Returns `true` if the rule applies to it.
     pub(crate) fn takes_turn(&mut self, path: &str) -> bool {
         match self.rule.turns {
             Turns::Always => true,
@@ -206,8 +209,8 @@ impl Posted {
     }
 }
 
-/// Whether `pattern` covers a target: `*` at its end stands for anything, and a query counts only if
-/// the pattern has one.
+/// Returns `true` if `pattern` matches a target. `*` at its end matches anything. The query is
+/// compared only if the pattern has one.
 pub(crate) fn covers(pattern: &str, target: &str) -> bool {
     let target = if pattern.contains('?') { target } else { without_query(target) };
     match pattern.strip_suffix('*') {
@@ -226,13 +229,13 @@ mod tests {
 
     #[track_caller]
     fn check(rule: Rule, paths: &str, expected: &str) {
-        let mut posted = Posted::new("*", rule);
-        let turn = |path: char| if posted.takes_turn(&path.to_string()) { 'x' } else { '.' };
+        let mut rule = ActiveRule::new("*", rule);
+        let turn = |path: char| if rule.takes_turn(&path.to_string()) { 'x' } else { '.' };
         assert_eq!(paths.chars().map(turn).collect::<String>(), expected);
     }
 
     #[test]
-    fn turns_are_counted_by_path_or_over_all() {
+    fn turns_are_counted_by_path_or_over_all_paths() {
         check(Fault::Hang.into(), "aab", "xxx");
         check(Fault::Hang.first(2), "aabaab", "xxx..x");
         check(Fault::Hang.after(1), "aabaab", ".x.xxx");

@@ -1,13 +1,13 @@
-//! What stands at a path: a file with its validators, or an answer given as it is.
+//! The resource at a path: a file with its validators, or a fixed response.
 
 use std::time::SystemTime;
 
 use super::content::Content;
 
-/// Names and values of header lines. Values are bytes: some servers send anything.
+/// Names and values of header lines. Values are bytes, because some servers send invalid text.
 pub(crate) type Headers = Vec<(String, Vec<u8>)>;
 
-/// A file as a server offers it. By default with ranges, a length and no validator.
+/// A file. By default it supports ranges, has a `Content-Length`, and has no validator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
     pub(crate) content: Content,
@@ -18,19 +18,19 @@ pub struct File {
     pub(crate) ranges: Ranges,
 }
 
-/// How the end of a body is told.
+/// How a client recognises the end of a body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Framing {
     /// By `Content-Length`.
     #[default]
     Length,
-    /// By a last chunk.
+    /// By the last chunk.
     Chunked,
-    /// By closing the connection.
+    /// By the end of the connection.
     UntilClose,
 }
 
-/// Whether parts of a file can be had.
+/// Whether range requests are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ranges {
     Offered,
@@ -38,12 +38,13 @@ pub(crate) enum Ranges {
 }
 
 impl File {
-    /// A file of these bytes.
+    /// Creates a file of these bytes.
     pub fn of(bytes: impl Into<Vec<u8>>) -> File {
         File::with(Content::Kept(bytes.into().into()))
     }
 
-    /// A file of [`super::content`]`(name, size)`, made while it is sent: it may be larger than memory.
+    /// Creates a file of [`super::content`]`(name, size)`. Its bytes are computed while they are
+    /// sent, so it may be larger than memory.
     pub fn named(name: &str, size: u64) -> File {
         File::with(Content::named(name, size))
     }
@@ -59,41 +60,41 @@ impl File {
         }
     }
 
-    /// With an entity tag as it is sent: `"\"v1\""`, or `"W/\"v1\""` for a weak one.
+    /// Sets the entity tag, as sent: `"\"v1\""`, or `"W/\"v1\""` for a weak one.
     #[must_use]
     pub fn etag(mut self, tag: &str) -> File {
         self.etag = Some(tag.to_string());
         self
     }
 
-    /// With the date of its last change, as it is sent.
+    /// Sets `Last-Modified`, as sent.
     #[must_use]
     pub fn last_modified(mut self, date: &str) -> File {
         self.last_modified = Some(date.to_string());
         self
     }
 
-    /// With the date of its last change.
+    /// Sets `Last-Modified`.
     #[must_use]
     pub fn modified_at(self, moment: SystemTime) -> File {
         self.last_modified(&httpdate::fmt_http_date(moment))
     }
 
-    /// With one more header line, of any bytes.
+    /// Adds a header line of any bytes.
     #[must_use]
     pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> File {
         self.headers.push((name.to_string(), value.as_ref().to_vec()));
         self
     }
 
-    /// With another way to tell where it ends.
+    /// Sets how a client recognises the end of the body.
     #[must_use]
     pub fn framing(mut self, framing: Framing) -> File {
         self.framing = framing;
         self
     }
 
-    /// Always sent whole, with `Accept-Ranges: none`.
+    /// Ignores range requests and sends `Accept-Ranges: none`.
     #[must_use]
     pub fn without_ranges(mut self) -> File {
         self.ranges = Ranges::Refused;
@@ -101,7 +102,7 @@ impl File {
     }
 }
 
-/// An answer given as it is, whatever the request asks.
+/// A fixed response, whatever the request asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
     pub(crate) status: u16,
@@ -110,30 +111,30 @@ pub struct Response {
 }
 
 impl Response {
-    /// An answer without a body.
+    /// Creates a response without a body.
     pub fn status(status: u16) -> Response {
         Response { status, headers: Headers::new(), body: Vec::new() }
     }
 
-    /// A redirect; `location` may be relative, absolute or nonsense.
+    /// Creates a redirect. `location` may be relative, absolute or invalid.
     pub fn redirect(status: u16, location: impl AsRef<[u8]>) -> Response {
         Response::status(status).header("location", location)
     }
 
-    /// With `Retry-After`, in seconds or as a date.
+    /// Adds `Retry-After`, in seconds or as a date.
     #[must_use]
     pub fn retry_after(self, when: &str) -> Response {
         self.header("retry-after", when)
     }
 
-    /// With one more header line, of any bytes.
+    /// Adds a header line of any bytes.
     #[must_use]
     pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Response {
         self.headers.push((name.to_string(), value.as_ref().to_vec()));
         self
     }
 
-    /// With a body.
+    /// Sets the body.
     #[must_use]
     pub fn body(mut self, bytes: impl Into<Vec<u8>>) -> Response {
         self.body = bytes.into();
@@ -141,12 +142,12 @@ impl Response {
     }
 }
 
-/// What can stand at a path.
+/// The resource at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resource {
     /// A file.
     File(File),
-    /// An answer given as it is.
+    /// A fixed response.
     Response(Response),
 }
 

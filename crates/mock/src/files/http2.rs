@@ -1,4 +1,4 @@
-//! The same files over HTTP/2, as far as its frames can misbehave.
+//! The file server over HTTP/2, with the faults that HTTP/2 frames allow.
 
 use std::io;
 use std::pin::Pin;
@@ -11,38 +11,38 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 
 use super::connection::Wire;
 use super::fault::Ending;
-use super::reply::{Deed, Manner, Reply};
-use super::shelf::{Decision, Open, Shelf};
+use super::response::{Action, Delivery, PreparedResponse};
+use super::state::{Decision, OpenRequest, Shared};
 use crate::request::{Request, Version};
 
-/// Bytes of a body in one frame.
+/// The most bytes of a body in one frame.
 const PIECE: usize = 16 << 10;
 
-/// Answers the streams of one connection until it ends.
-pub(crate) async fn converse(wire: impl Wire + 'static, number: u64, shelf: Arc<Shelf>) {
-    let answer = service_fn(move |request| {
-        let shelf = shelf.clone();
-        async move { answer(&request, number, &shelf).await }
+/// Serves the streams of one connection until it ends.
+pub(crate) async fn serve_connection(wire: impl Wire + 'static, number: u64, shared: Arc<Shared>) {
+    let responder = service_fn(move |request| {
+        let shared = shared.clone();
+        async move { respond_to(&request, number, &shared).await }
     });
     let mut http = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
     http.timer(TokioTimer::new());
-    // A client that breaks off or talks nonsense is its own problem: hyper has told it.
-    let _ = http.serve_connection(TokioIo::new(wire), answer).await;
+    // Ignored: hyper has answered a malformed request, and a client that disconnected wants none.
+    let _ = http.serve_connection(TokioIo::new(wire), responder).await;
 }
 
-/// An error resets the stream.
-async fn answer(
+/// Responds to one request. An error resets the stream.
+async fn respond_to(
     request: &hyper::Request<Incoming>,
     number: u64,
-    shelf: &Arc<Shelf>,
+    shared: &Arc<Shared>,
 ) -> io::Result<hyper::Response<Pieces>> {
-    let decision = shelf.arrive(&plain(request), number).ok_or_else(cut_off)?;
-    let Decision { deed, manner, open } = decision;
-    tokio::time::sleep(manner.latency).await;
-    match deed {
-        Deed::Reply(reply) => response(reply, &manner, open),
-        Deed::Hang => std::future::pending().await,
-        Deed::Close | Deed::Reset | Deed::Raw(_) | Deed::EndlessHeaders => Err(cut_off()),
+    let decision = shared.arrive(&plain(request), number).ok_or_else(cut_off)?;
+    let Decision { action, delivery, open } = decision;
+    tokio::time::sleep(delivery.latency).await;
+    match action {
+        Action::Respond(prepared) => response(prepared, &delivery, open),
+        Action::Hang => std::future::pending().await,
+        Action::Close | Action::Reset | Action::Raw(_) | Action::EndlessHeaders => Err(cut_off()),
     }
 }
 
@@ -50,7 +50,7 @@ fn cut_off() -> io::Error {
     io::ErrorKind::ConnectionAborted.into()
 }
 
-/// The request as the rules read it.
+/// The request in the form that the rules take.
 fn plain(request: &hyper::Request<Incoming>) -> Request {
     let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
     let mut plain = Request {
@@ -62,40 +62,44 @@ fn plain(request: &hyper::Request<Incoming>) -> Request {
     let authority = request.uri().authority().map(|host| ("host", host.as_str().as_bytes()));
     let lines = request.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
     for (name, value) in authority.into_iter().chain(lines) {
-        let known = plain.headers.entry(name.to_string()).or_default();
-        if !known.is_empty() {
-            known.push_str(", ");
+        let joined = plain.headers.entry(name.to_string()).or_default();
+        if !joined.is_empty() {
+            joined.push_str(", ");
         }
-        known.extend(value.iter().map(|&byte| char::from(byte)));
+        joined.extend(value.iter().map(|&byte| char::from(byte)));
     }
     plain
 }
 
-fn response(reply: Reply, manner: &Manner, mut open: Open) -> io::Result<hyper::Response<Pieces>> {
-    let mut response = hyper::Response::builder().status(reply.status);
-    for (name, value) in &reply.headers {
-        // HTTP/2 has no such headers: the stream itself tells its end.
+fn response(
+    prepared: PreparedResponse,
+    delivery: &Delivery,
+    mut open: OpenRequest,
+) -> io::Result<hyper::Response<Pieces>> {
+    let mut response = hyper::Response::builder().status(prepared.status);
+    for (name, value) in &prepared.headers {
+        // HTTP/2 forbids these headers: the stream itself marks its end.
         if name != "connection" && name != "transfer-encoding" {
             response = response.header(name, value.as_slice());
         }
     }
-    let length = if reply.bodiless { 0 } else { reply.length };
-    let whole = manner.cut.map_or(length, |(after, _)| after.min(length));
-    let cut = manner.cut.map(|(_, ending)| ending);
+    let length = if prepared.bodiless { 0 } else { prepared.length };
+    let whole = delivery.cut.map_or(length, |(after, _)| after.min(length));
+    let cut = delivery.cut.map(|(_, ending)| ending);
     if whole == 0 && cut.is_none() {
         open.end();
     }
-    let body = Pieces { reply, sent: 0, whole, cut, open };
+    let body = Pieces { response: prepared, sent: 0, whole, cut, open };
     response.body(body).map_err(|_| cut_off())
 }
 
-/// A body that is made while it is sent.
+/// A body that is computed while it is sent.
 struct Pieces {
-    reply: Reply,
+    response: PreparedResponse,
     sent: u64,
     whole: u64,
     cut: Option<Ending>,
-    open: Open,
+    open: OpenRequest,
 }
 
 impl Body for Pieces {
@@ -109,13 +113,13 @@ impl Body for Pieces {
         if self.sent == self.whole {
             return match self.cut {
                 None => Poll::Ready(None),
-                // Nothing wakes this again but the end of the stream.
+                // Only the end of the stream wakes this task again.
                 Some(Ending::Stall) => Poll::Pending,
                 Some(Ending::Close | Ending::Reset) => Poll::Ready(Some(Err(cut_off()))),
             };
         }
         let most = usize::try_from(self.whole - self.sent).unwrap_or(usize::MAX).min(PIECE);
-        let piece = self.reply.content.piece(self.reply.first + self.sent, most);
+        let piece = self.response.content.piece(self.response.first + self.sent, most);
         self.sent += piece.len() as u64;
         self.open.sends(piece.len());
         if self.is_end_stream() {

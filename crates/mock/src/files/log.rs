@@ -1,4 +1,4 @@
-//! What a file server saw, request by request.
+//! The log of a file server.
 
 use std::collections::BTreeMap;
 
@@ -7,32 +7,33 @@ use paceline_core::Time;
 use crate::check::Arrival;
 use crate::request::{Request, Version};
 
-/// Requests that are remembered. A server whose log is full closes each connection at the next one,
-/// because a log with gaps would prove nothing.
+/// The most requests that the log keeps. A server with a full log closes each connection at its
+/// next request, because a log with gaps would prove nothing.
 pub const MOST_REQUESTS: usize = 250_000;
 
-/// One request as it arrived, and what became of it.
+/// One request, from its arrival to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestRecord {
-    /// When its head had been read, since the start of the server.
+    /// When the head had been read, since the server started.
     pub at: Time,
-    /// When it was over: just before its last bytes went out, or when its client was gone.
+    /// When the request ended: just before its last bytes were written, or when the client
+    /// disconnected.
     pub ended_at: Option<Time>,
-    /// What it asked for, with the query.
+    /// The request target, with the query.
     pub path: String,
-    /// Its method.
+    /// The method.
     pub method: String,
-    /// The version of HTTP it was made with.
+    /// The HTTP version.
     pub version: Version,
-    /// Its headers: names in lower case, lines of one name joined with a comma.
+    /// The headers: names in lower case, lines of one name joined with a comma.
     pub headers: BTreeMap<String, String>,
-    /// The status of the answer, decided at arrival; nothing if it gets none.
+    /// The status of the response, decided at arrival; `None` if there is no response.
     pub status: Option<u16>,
-    /// Bytes of the body that were handed to the socket.
+    /// The bytes of the body that were written to the socket.
     pub sent_bytes: u64,
-    /// The connection it came on, counted from 1.
+    /// The number of its connection, from 1.
     pub connection: u64,
-    /// How many requests were open at its arrival, itself included.
+    /// The requests that were open at its arrival, itself included.
     pub in_flight: usize,
 }
 
@@ -42,7 +43,7 @@ impl RequestRecord {
         self.headers.get(name).map(String::as_str)
     }
 
-    /// As the checker sees it.
+    /// The arrival, as [`violations`](crate::violations()) takes it.
     pub fn arrival(&self) -> Arrival {
         Arrival { at: self.at, ended_at: self.ended_at }
     }
@@ -59,7 +60,7 @@ impl Log {
         self.entries.len() == MOST_REQUESTS
     }
 
-    /// Remembers a request and opens it; the answer is its place in the log.
+    /// Appends a request as open and returns its index.
     pub(crate) fn arrived(
         &mut self,
         now: Time,
@@ -83,17 +84,17 @@ impl Log {
         self.entries.len() - 1
     }
 
-    pub(crate) fn sent(&mut self, place: usize, bytes: u64) {
-        self.entries[place].sent_bytes += bytes;
+    pub(crate) fn sent(&mut self, index: usize, bytes: u64) {
+        self.entries[index].sent_bytes += bytes;
     }
 
-    pub(crate) fn unsent(&mut self, place: usize, bytes: u64) {
-        self.entries[place].sent_bytes -= bytes;
+    pub(crate) fn unsent(&mut self, index: usize, bytes: u64) {
+        self.entries[index].sent_bytes -= bytes;
     }
 
-    pub(crate) fn ended(&mut self, place: usize, now: Time) {
+    pub(crate) fn ended(&mut self, index: usize, now: Time) {
         self.open -= 1;
-        self.entries[place].ended_at = Some(now);
+        self.entries[index].ended_at = Some(now);
     }
 
     pub(crate) fn entries(&self) -> &[RequestRecord] {

@@ -1,4 +1,4 @@
-//! From an accepted socket to the protocol that is spoken on it.
+//! Chooses the protocol of an accepted connection.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::Welcome;
+use super::OnConnect;
 use super::connection::Connection;
 use super::http2;
-use super::shelf::Shelf;
+use super::state::Shared;
 
-/// What a server speaks.
+/// The protocol of a server.
 #[derive(Clone)]
 pub(crate) enum Protocol {
     Http1,
     Http2,
-    /// What client and server agree on.
+    /// TLS, with HTTP/1 or HTTP/2 as negotiated by ALPN.
     Tls(TlsAcceptor),
 }
 
@@ -26,7 +26,7 @@ impl Protocol {
     pub(crate) fn tls(certificate: &[u8], key: &[u8], names: &[&str]) -> Protocol {
         let certificates = vec![CertificateDer::from(certificate.to_vec())];
         let key = PrivateKeyDer::try_from(key.to_vec()).expect("a key as DER");
-        // Named here, because a process that links two providers has no default.
+        // Named explicitly: a process that links two crypto providers has no default.
         let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .expect("the provider knows them")
@@ -45,41 +45,41 @@ impl Protocol {
     }
 
     /// Serves one connection until it ends.
-    pub(crate) async fn serve(self, stream: TcpStream, shelf: Arc<Shelf>) {
-        let (welcome, number) = greet(&shelf);
-        let Some(stream) = admit(welcome, stream).await else { return };
+    pub(crate) async fn serve(self, stream: TcpStream, shared: Arc<Shared>) {
+        let (on_connect, number) = count_connection(&shared);
+        let Some(stream) = admit(on_connect, stream).await else { return };
         match self {
-            Protocol::Http1 => Connection::new(stream, number, shelf).converse().await,
-            Protocol::Http2 => http2::converse(stream, number, shelf).await,
+            Protocol::Http1 => Connection::new(stream, number, shared).serve_connection().await,
+            Protocol::Http2 => http2::serve_connection(stream, number, shared).await,
             Protocol::Tls(acceptor) => {
-                // A client that does not trust the certificate has said so to its own user.
+                // A client that does not trust the certificate reports that itself.
                 let Ok(stream) = acceptor.accept(stream).await else { return };
                 if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-                    http2::converse(stream, number, shelf).await;
+                    http2::serve_connection(stream, number, shared).await;
                 } else {
-                    Connection::new(stream, number, shelf).converse().await;
+                    Connection::new(stream, number, shared).serve_connection().await;
                 }
             }
         }
     }
 }
 
-/// Counts a connection and says what becomes of it.
-fn greet(shelf: &Shelf) -> (Welcome, u64) {
-    let mut books = shelf.books();
-    books.connections += 1;
-    (books.welcome, books.connections)
+/// Counts a connection. Returns its treatment and its number.
+fn count_connection(shared: &Shared) -> (OnConnect, u64) {
+    let mut state = shared.state();
+    state.connections += 1;
+    (state.on_connect, state.connections)
 }
 
-async fn admit(welcome: Welcome, stream: TcpStream) -> Option<TcpStream> {
-    match welcome {
-        Welcome::Serve => return Some(stream),
-        Welcome::Close => {}
-        Welcome::Reset => {
-            // Refused only by a socket that is already gone.
+async fn admit(on_connect: OnConnect, stream: TcpStream) -> Option<TcpStream> {
+    match on_connect {
+        OnConnect::Serve => return Some(stream),
+        OnConnect::Close => {}
+        OnConnect::Reset => {
+            // Fails only on a socket that is already closed.
             let _ = stream.set_zero_linger();
         }
-        Welcome::Silence => std::future::pending().await,
+        OnConnect::Silence => std::future::pending().await,
     }
     None
 }

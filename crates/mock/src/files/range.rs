@@ -1,13 +1,13 @@
-//! Which part of a file a request is answered with: conditions and ranges as RFC 9110 has them.
+//! Conditional and range requests, by RFC 9110.
 
 use super::file::{File, Ranges};
 use crate::request::Request;
 
-/// What a request gets of a file.
+/// The part of a file that a request gets, or why it gets none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Selection {
     Whole,
-    /// From the first to the last byte, both included.
+    /// From the first to the last byte, inclusive.
     Part {
         first: u64,
         last: u64,
@@ -17,7 +17,7 @@ pub(crate) enum Selection {
     ConditionFailed,
 }
 
-/// Conditions first, in the order of RFC 9110, 13.2.2; ranges only for what they let pass.
+/// Evaluates the conditions in the order of RFC 9110, section 13.2.2, and then the range.
 pub(crate) fn select(request: &Request, file: &File) -> Selection {
     if let Some(selection) = conditions(request, file) {
         return selection;
@@ -27,7 +27,7 @@ pub(crate) fn select(request: &Request, file: &File) -> Selection {
         return Selection::Whole;
     }
     match request.header("if-range") {
-        Some(validator) if !still_is(validator, file) => Selection::Whole,
+        Some(validator) if !matches_current(validator, file) => Selection::Whole,
         _ => part(range, file.content.size()),
     }
 }
@@ -52,12 +52,12 @@ fn conditions(request: &Request, file: &File) -> Option<Selection> {
     unchanged.then_some(Selection::NotModified)
 }
 
-/// Whether `If-Range` names the file as it is. Weak tags never do.
-fn still_is(validator: &str, file: &File) -> bool {
+/// Returns `true` if `If-Range` matches the current file. Weak tags never match.
+fn matches_current(validator: &str, file: &File) -> bool {
     if validator.starts_with('"') || validator.starts_with("W/") {
         file.etag.as_deref().is_some_and(|tag| same_strong(validator, tag))
     } else {
-        // Exactly the date that was sent, not an earlier or later one.
+        // The date must be equal, neither earlier nor later.
         file.last_modified.as_deref() == Some(validator)
     }
 }
@@ -76,7 +76,7 @@ fn same_weak(one: &str, other: &str) -> bool {
     one.strip_prefix("W/").unwrap_or(one) == other.strip_prefix("W/").unwrap_or(other)
 }
 
-/// Whether one tag of a list fits. Tags are quoted and may hold commas.
+/// Returns `true` if one tag of a list fits. Tags are quoted and may contain commas.
 fn listed(list: &str, fits: impl Fn(&str) -> bool) -> bool {
     if list.trim() == "*" {
         return true;
@@ -93,7 +93,8 @@ fn listed(list: &str, fits: impl Fn(&str) -> bool) -> bool {
     false
 }
 
-/// One range; several at once, another unit or nonsense may be ignored, and are.
+/// Reads a single byte range. Several ranges, another unit and malformed text are ignored, as the
+/// RFC allows.
 fn part(range: &str, size: u64) -> Selection {
     let Some((unit, spec)) = range.split_once('=') else { return Selection::Whole };
     let Some((first, last)) = spec.trim().split_once('-') else { return Selection::Whole };
@@ -118,7 +119,7 @@ fn between(first: u64, last: u64, size: u64) -> Selection {
     }
 }
 
-/// A number of any length; one beyond all sizes counts as the largest.
+/// Reads a number of any length. One that does not fit counts as the largest.
 fn number(digits: &str) -> Option<u64> {
     let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     plain.then(|| digits.parse().unwrap_or(u64::MAX))
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_cut_to_the_file() {
+    fn a_range_is_clipped_to_the_file() {
         check("range: bytes=2-4", of(2, 4));
         check("range: bytes=2-", of(2, 9));
         check("range: bytes=9-99999999999999999999999", of(9, 9));
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_weak_tag_never_vouches_for_a_part() {
+    fn a_weak_tag_never_allows_a_part() {
         let file = File::of("0123456789").etag("W/\"v\"");
         let asks = request("range: bytes=2-4\r\nif-range: W/\"v\"");
         assert_eq!(select(&asks, &file), Selection::Whole);
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_client_has_is_not_sent_again() {
+    fn an_unchanged_file_is_not_sent_again() {
         check("if-none-match: \"x\", W/\"a,b\"", Selection::NotModified);
         check("if-none-match: *", Selection::NotModified);
         check("if-none-match: \"x\"", Selection::Whole);
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_that_fails_is_told() {
+    fn a_failed_precondition_is_reported() {
         check("if-match: \"x\"", Selection::ConditionFailed);
         check("if-match: \"x\", \"a,b\"", Selection::Whole);
         check("if-match: W/\"a,b\"", Selection::ConditionFailed);

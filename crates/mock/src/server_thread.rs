@@ -1,4 +1,4 @@
-//! A socket with a thread of its own, so that plain tests can start a server in one line.
+//! A server on a thread of its own, so that a test without a runtime starts one in one line.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,22 +12,23 @@ use tokio::task::JoinSet;
 
 use crate::serve::MOST_CONNECTIONS;
 
-/// Accepts until it is dropped. When the drop returns, the port is free and every connection closed.
+/// Accepts connections until it is dropped. When the drop returns, the port is free and every
+/// connection is closed.
 #[derive(Debug)]
-pub(crate) struct Listening {
+pub(crate) struct ServerThread {
     addr: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Listening {
-    /// Binds `addr` and gives each connection to `converse`.
+impl ServerThread {
+    /// Binds `addr` and passes each connection to `serve_connection`.
     ///
-    /// Only loopback: what listens here misbehaves on purpose.
+    /// Panics if `addr` is not a loopback address: these servers misbehave on purpose.
     pub(crate) fn open<C>(
         addr: SocketAddr,
-        converse: impl Fn(TcpStream) -> C + Send + 'static,
-    ) -> io::Result<Listening>
+        serve_connection: impl Fn(TcpStream) -> C + Send + 'static,
+    ) -> io::Result<ServerThread>
     where
         C: Future<Output = ()> + Send + 'static,
     {
@@ -41,12 +42,12 @@ impl Listening {
             runtime.block_on(async {
                 let listener = TcpListener::from_std(socket).expect("a socket that does not block");
                 tokio::select! {
-                    () = accept(listener, converse) => {}
+                    () = accept(listener, serve_connection) => {}
                     _ = stopped => {}
                 }
             });
         })?;
-        Ok(Listening { addr, stop: Some(stop), thread: Some(thread) })
+        Ok(ServerThread { addr, stop: Some(stop), thread: Some(thread) })
     }
 
     pub(crate) fn addr(&self) -> SocketAddr {
@@ -54,36 +55,36 @@ impl Listening {
     }
 }
 
-impl Drop for Listening {
+impl Drop for ServerThread {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic of the server was printed by its thread; a second one would abort the test.
+            // The thread has printed its panic. A second panic here would abort the test.
             let _ = thread.join();
         }
     }
 }
 
-async fn accept<C>(listener: TcpListener, converse: impl Fn(TcpStream) -> C)
+async fn accept<C>(listener: TcpListener, serve_connection: impl Fn(TcpStream) -> C)
 where
     C: Future<Output = ()> + Send + 'static,
 {
-    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let slots = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     let mut connections = JoinSet::new();
     loop {
-        let slot = room.clone().acquire_owned().await.expect("never closed");
+        let slot = slots.clone().acquire_owned().await.expect("never closed");
         while connections.try_join_next().is_some() {}
         match listener.accept().await {
             Ok((stream, _)) => {
-                // Refused only by a socket that is already gone, which the next read reports.
+                // Fails only on a socket that is already closed, which the next read reports.
                 let _ = stream.set_nodelay(true);
-                let conversation = converse(stream);
+                let connection = serve_connection(stream);
                 connections.spawn(async move {
-                    conversation.await;
+                    connection.await;
                     drop(slot);
                 });
             }
-            // Out of file handles, most likely; without a pause this would spin.
+            // Most likely out of file descriptors. Without a pause the loop would spin.
             Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
         }
     }

@@ -1,4 +1,4 @@
-//! An answer as it goes out: its head as bytes, what follows, and in what manner.
+//! A response ready to be sent: its head, its body, and how they are delivered.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,10 +10,10 @@ use super::file::{File, Framing, Headers, Ranges, Resource, Response};
 use super::range::{Selection, select};
 use crate::request::{Request, Version};
 
-/// What to do about a request.
+/// The action that a request triggers.
 #[derive(Debug)]
-pub(crate) enum Deed {
-    Reply(Reply),
+pub(crate) enum Action {
+    Respond(PreparedResponse),
     Hang,
     Close,
     Reset,
@@ -21,20 +21,20 @@ pub(crate) enum Deed {
     EndlessHeaders,
 }
 
-impl Deed {
-    /// The status that the client gets to see.
+impl Action {
+    /// The status that the client sees.
     pub(crate) fn status(&self) -> Option<u16> {
         match self {
-            Deed::Reply(reply) => Some(reply.status),
-            Deed::EndlessHeaders => Some(200),
-            Deed::Hang | Deed::Close | Deed::Reset | Deed::Raw(_) => None,
+            Action::Respond(response) => Some(response.status),
+            Action::EndlessHeaders => Some(200),
+            Action::Hang | Action::Close | Action::Reset | Action::Raw(_) => None,
         }
     }
 }
 
-/// How it is done.
+/// How a response is delivered.
 #[derive(Debug, Default)]
-pub(crate) struct Manner {
+pub(crate) struct Delivery {
     pub(crate) latency: Duration,
     pub(crate) before: Vec<u8>,
     pub(crate) head_pace: Option<u32>,
@@ -43,79 +43,91 @@ pub(crate) struct Manner {
     pub(crate) beyond: usize,
 }
 
-impl Manner {
-    pub(crate) fn of(faults: &[Fault]) -> Manner {
-        let mut manner = Manner::default();
+impl Delivery {
+    pub(crate) fn of(faults: &[Fault]) -> Delivery {
+        let mut delivery = Delivery::default();
         for fault in faults {
             match fault {
-                Fault::Latency(latency) => manner.latency += *latency,
-                Fault::Before(bytes) => manner.before.extend(bytes),
-                Fault::SlowHead(pace) => manner.head_pace = Some(*pace),
-                Fault::SlowBody(pace) => manner.body_pace = Some(*pace),
-                Fault::Cut(after, ending) => manner.cut = Some((*after, *ending)),
-                Fault::Beyond(bytes) => manner.beyond = *bytes,
+                Fault::Latency(latency) => delivery.latency += *latency,
+                Fault::Before(bytes) => delivery.before.extend(bytes),
+                Fault::SlowHead(pace) => delivery.head_pace = Some(*pace),
+                Fault::SlowBody(pace) => delivery.body_pace = Some(*pace),
+                Fault::Cut(after, ending) => delivery.cut = Some((*after, *ending)),
+                Fault::Beyond(bytes) => delivery.beyond = *bytes,
                 _ => {}
             }
         }
-        manner
+        delivery
     }
 
-    /// Whether the last byte of the body is the last of the answer.
-    pub(crate) fn tells_end(&self, reply: &Reply) -> bool {
-        reply.framing == Framing::Length && self.cut.is_none() && self.beyond == 0
+    /// Returns `true` if the response ends with the last byte of its body.
+    pub(crate) fn ends_with_body(&self, response: &PreparedResponse) -> bool {
+        response.framing == Framing::Length && self.cut.is_none() && self.beyond == 0
     }
 }
 
-/// An answer, ready to be sent.
+/// A response, ready to be sent.
 #[derive(Clone, Debug)]
-pub(crate) struct Reply {
+pub(crate) struct PreparedResponse {
     pub(crate) status: u16,
     pub(crate) headers: Headers,
     pub(crate) content: Content,
-    /// The part of the content that is the body.
+    /// The offset and the length of the body within the content.
     pub(crate) first: u64,
     pub(crate) length: u64,
     pub(crate) framing: Framing,
-    /// A head that speaks of a body which does not follow: answers to HEAD, and 304.
+    /// No body follows, even if the head announces one: the response to HEAD, or 304.
     pub(crate) bodiless: bool,
 }
 
-impl Reply {
-    pub(crate) fn to(request: &Request, resource: &Resource, faults: &[Fault]) -> Reply {
-        let mut reply = match resource {
-            Resource::File(file) => Reply::of_file(request, file, faults),
-            Resource::Response(response) => Reply::of_response(response),
+impl PreparedResponse {
+    pub(crate) fn to(request: &Request, resource: &Resource, faults: &[Fault]) -> PreparedResponse {
+        let mut response = match resource {
+            Resource::File(file) => PreparedResponse::of_file(request, file, faults),
+            Resource::Response(response) => PreparedResponse::of_response(response),
         };
         for fault in faults {
             match fault {
                 Fault::EndlessBody(framing) => {
-                    (reply.content, reply.first, reply.length) = (Content::endless(), 0, u64::MAX);
-                    reply.framing = *framing;
+                    (response.content, response.first, response.length) =
+                        (Content::endless(), 0, u64::MAX);
+                    response.framing = *framing;
                 }
-                Fault::Framing(framing) => reply.framing = *framing,
+                Fault::Framing(framing) => response.framing = *framing,
                 _ => {}
             }
         }
-        reply.frame(request);
+        response.frame(request);
         for fault in faults {
-            reply.edit(fault);
+            response.edit(fault);
         }
-        reply
+        response
     }
 
-    fn of_response(response: &Response) -> Reply {
+    fn of_response(response: &Response) -> PreparedResponse {
         let content = Content::Kept(response.body.clone().into());
-        let reply = Reply { status: response.status, ..Reply::whole(content, Framing::Length) };
-        Reply { headers: response.headers.clone(), ..reply }
+        PreparedResponse {
+            status: response.status,
+            headers: response.headers.clone(),
+            ..PreparedResponse::whole(content, Framing::Length)
+        }
     }
 
-    fn whole(content: Content, framing: Framing) -> Reply {
+    fn whole(content: Content, framing: Framing) -> PreparedResponse {
         let length = content.size();
         let headers = Headers::new();
-        Reply { status: 200, headers, content, first: 0, length, framing, bodiless: false }
+        PreparedResponse {
+            status: 200,
+            headers,
+            content,
+            first: 0,
+            length,
+            framing,
+            bodiless: false,
+        }
     }
 
-    fn of_file(request: &Request, file: &File, faults: &[Fault]) -> Reply {
+    fn of_file(request: &Request, file: &File, faults: &[Fault]) -> PreparedResponse {
         let size = file.content.size();
         let selection = faults
             .iter()
@@ -126,26 +138,26 @@ impl Reply {
                 _ => None,
             })
             .unwrap_or_else(|| select(request, file));
-        let mut reply = Reply::whole(file.content.clone(), file.framing);
+        let mut response = PreparedResponse::whole(file.content.clone(), file.framing);
         match selection {
             Selection::Whole => {}
             Selection::Part { first, last } => {
-                (reply.status, reply.first, reply.length) = (206, first, last - first + 1);
-                reply.add("content-range", format!("bytes {first}-{last}/{size}"));
+                (response.status, response.first, response.length) = (206, first, last - first + 1);
+                response.add("content-range", format!("bytes {first}-{last}/{size}"));
             }
             Selection::Unsatisfiable => {
-                (reply.status, reply.length, reply.framing) = (416, 0, Framing::Length);
-                reply.add("content-range", format!("bytes */{size}"));
-                return reply;
+                (response.status, response.length, response.framing) = (416, 0, Framing::Length);
+                response.add("content-range", format!("bytes */{size}"));
+                return response;
             }
-            Selection::NotModified => reply.status = 304,
+            Selection::NotModified => response.status = 304,
             Selection::ConditionFailed => {
-                (reply.status, reply.length, reply.framing) = (412, 0, Framing::Length);
-                return reply;
+                (response.status, response.length, response.framing) = (412, 0, Framing::Length);
+                return response;
             }
         }
-        reply.describe(file);
-        reply
+        response.describe(file);
+        response
     }
 
     fn describe(&mut self, file: &File) {
@@ -163,7 +175,7 @@ impl Reply {
         self.headers.extend(file.headers.iter().cloned());
     }
 
-    /// The headers that tell where the body ends.
+    /// Adds the headers that frame the body.
     fn frame(&mut self, request: &Request) {
         if request.version == Version::Http10 && self.framing == Framing::Chunked {
             self.framing = Framing::UntilClose;
@@ -183,7 +195,7 @@ impl Reply {
         }
     }
 
-    /// Whether the connection ends with this answer.
+    /// Returns `true` if the connection closes after this response.
     pub(crate) fn closes(&self, request: &Request) -> bool {
         (self.framing == Framing::UntilClose && !self.bodiless) || !request.keeps_alive()
     }
@@ -209,7 +221,7 @@ impl Reply {
     }
 
     fn remove(&mut self, name: &str) {
-        self.headers.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
+        self.headers.retain(|(present, _)| !present.eq_ignore_ascii_case(name));
     }
 
     /// The status line and the header lines, as bytes.
@@ -225,8 +237,8 @@ impl Reply {
     }
 }
 
-/// The `Date` of an answer sent now.
-#[expect(clippy::disallowed_methods, reason = "the date of an answer is the wall clock's")]
+/// The `Date` header of a response sent now.
+#[expect(clippy::disallowed_methods, reason = "the `Date` header is wall-clock time")]
 fn date() -> String {
     httpdate::fmt_http_date(SystemTime::now())
 }

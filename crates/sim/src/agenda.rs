@@ -1,4 +1,4 @@
-//! What is to come in a world, in the order of its moments.
+//! The scheduled events of a world, in the order of their moments.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,39 +8,40 @@ use paceline::turn::LaneAct;
 use paceline_core::{AttemptId, JobId, Setup, Span, Submission, Time};
 
 use crate::disk::Fault;
-use crate::service::Temper;
+use crate::upstream::Behaviour;
 
-/// What people and fate do to a world.
+/// An action on a world, by an operator, a caller, or chance.
 #[derive(Debug)]
 pub(crate) enum Act {
     Submit(Vec<Submission>),
     Cancel(JobId),
-    /// Somebody runs a service by hand.
+    /// An operator runs a service by hand.
     RunService(Arc<str>),
-    /// Some unfinished job, by chance.
+    /// Cancels a random unfinished job.
     CancelSome,
     Lane(Arc<str>, LaneAct),
-    /// The process is stopped: it starts nothing any more, is given so long, and comes back.
+    /// The process shuts down: it starts nothing new, gets this grace, and restarts.
     Stop(Span),
-    /// The process dies and comes back so much later.
+    /// The process dies and restarts this much later.
     Crash(Span),
-    /// The same, with the whole machine.
+    /// The machine loses power and restarts this much later.
     Reboot(Span),
-    /// A reboot soon after the next promise that is not synced.
+    /// A reboot soon after the next reservation that is not synced.
     RebootAtPromise(Span),
-    /// It comes back with another configuration.
+    /// The process dies and restarts with another configuration.
     Restart(Box<Setup>),
     StepWall(i64),
-    Temper(Arc<str>, Temper),
-    /// Commits take up to this.
+    /// The upstream of a lane changes its behaviour.
+    Behaviour(Arc<str>, Behaviour),
+    /// Commits take up to this long.
     CommitTime(Span),
     /// The next commit fails.
     FailCommit(Fault),
-    /// Faults end: services answer, what hangs lets go.
+    /// Faults end: upstreams respond, and hanging requests complete.
     Heal,
 }
 
-/// What is to come.
+/// A scheduled event.
 #[derive(Debug)]
 pub(crate) enum Next {
     Send(AttemptId),
@@ -55,7 +56,7 @@ pub(crate) enum Next {
     Act(Box<Act>),
 }
 
-/// Everything to come; among equals, what was planned first.
+/// All scheduled events. Those of the same moment come in the order in which they were scheduled.
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {
     heap: BinaryHeap<Reverse<Slot>>,
@@ -71,17 +72,17 @@ impl Agenda {
         self.heap.push(Reverse(Slot { at, seq: self.seq, life, next }));
     }
 
-    /// The process is gone, and what it had planned with it.
+    /// The process died, and its scheduled events are void.
     pub(crate) fn end_life(&mut self) {
         self.life += 1;
     }
 
-    /// When the first of it comes.
+    /// The moment of the first event.
     pub(crate) fn first_at(&self) -> Option<Time> {
         self.heap.peek().map(|Reverse(slot)| slot.at)
     }
 
-    /// Takes the first; `None` if it was planned by a process that is gone.
+    /// Takes the first event; `None` if a process that died had scheduled it.
     pub(crate) fn take(&mut self) -> Option<Next> {
         let Reverse(slot) = self.heap.pop()?;
         slot.life.is_none_or(|life| life == self.life).then_some(slot.next)
@@ -92,7 +93,7 @@ impl Agenda {
 struct Slot {
     at: Time,
     seq: u64,
-    /// The process that it belongs to; `None` for what outlives processes.
+    /// The process that it belongs to; `None` for events that outlive processes.
     life: Option<u64>,
     next: Next,
 }

@@ -1,4 +1,5 @@
-//! Random worlds: lanes, work and faults from one seed, then healing, then an end.
+//! Random worlds: lanes, work and faults from one seed. Then the faults stop, and all work must
+//! end.
 
 mod setup;
 mod work;
@@ -12,41 +13,41 @@ use paceline_store::Store;
 
 use crate::agenda::Act;
 use crate::check::Violation;
-use crate::clock::DAWN;
+use crate::clock::WORLD_START;
 use crate::counts::Counts;
 use crate::disk::{Disk, Fault};
 use crate::rng::Rng;
-use crate::service::Temper;
 use crate::trace::Keep;
+use crate::upstream::Behaviour;
 use crate::world::World;
 use setup::{changed, flavoured, other_limits, setup};
 use work::{Habits, work};
 
-/// After the faults stop, everything ends within this.
-const PEACE: Span = Span::days(3);
-/// Limits that lanes share.
+/// After the faults stop, all work ends within this time.
+const MOST_TIME_TO_IDLE: Span = Span::days(3);
+/// The names of the groups.
 const GROUPS: [&str; 2] = ["shared", "other"];
-/// Lanes that some configurations do not have.
+/// Lanes that are missing in some configurations.
 const PASSING: [&str; 2] = ["arxiv", "tracker"];
 
-/// What a world has more of than others.
+/// The emphasis of a world.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flavour {
     Plain,
-    /// Lanes go in and out of one narrow group, and of the configuration.
+    /// Lanes join and leave one narrow group, and the configuration.
     Crowded,
     /// Calls that outlive their process, on lanes whose gaps run from the finish.
     Relay,
 }
 
-/// What one world came to.
+/// The result of one world.
 #[derive(Debug)]
-pub struct Ran {
-    /// Rules that were broken.
+pub struct RunResult {
+    /// The broken rules.
     pub violations: Vec<Violation>,
-    /// The same for the same seed.
+    /// A hash of the trace: equal for equal seeds.
     pub fingerprint: u64,
-    /// What happened, if it was kept.
+    /// The trace, if it was kept.
     pub trace: String,
     pub(crate) counts: Counts,
     pub(crate) lasted: Span,
@@ -62,13 +63,13 @@ pub struct Summary {
 
 impl Summary {
     /// Adds one world.
-    pub fn add(&mut self, ran: &Ran) {
+    pub fn add(&mut self, ran: &RunResult) {
         self.worlds += 1;
         self.lasted += ran.lasted;
         self.counts.add(&ran.counts);
     }
 
-    /// Calls that have settled.
+    /// The number of settled calls.
     pub fn calls(&self) -> u64 {
         self.counts.calls
     }
@@ -83,7 +84,7 @@ impl std::fmt::Display for Summary {
         writeln!(f, "{jobs} jobs, {calls} calls, {reports} reports, {requests} requests")?;
         writeln!(f, "{answered} requests answered before they were settled")?;
         writeln!(f, "{crashes} crashes, {unused} reservations unused, {timeouts} timeouts")?;
-        writeln!(f, "{forgotten} reservations forgotten in power cuts")?;
+        writeln!(f, "{forgotten} reservations lost in power cuts")?;
         for (kind, n) in &self.counts.kinds {
             writeln!(f, "{n:>9} {kind}")?;
         }
@@ -91,14 +92,14 @@ impl std::fmt::Display for Summary {
     }
 }
 
-/// Runs the world of this seed to its end. A panic is a violation like any other.
-pub fn run(seed: u64, lines: bool) -> Ran {
+/// Runs the world of this seed to its end. A panic is reported as a violation.
+pub fn run(seed: u64, lines: bool) -> RunResult {
     catch_unwind(AssertUnwindSafe(|| live(seed, lines))).unwrap_or_else(|panic| {
         let words = panic.downcast_ref::<String>().map(String::as_str);
         let words = words.or_else(|| panic.downcast_ref::<&str>().copied());
-        let words = format!("panic: {}", words.unwrap_or("without words"));
-        Ran {
-            violations: vec![Violation { rule: "J5", at: DAWN, words }],
+        let words = format!("panic: {}", words.unwrap_or("without a message"));
+        RunResult {
+            violations: vec![Violation { rule: "J5", at: WORLD_START, words }],
             fingerprint: 0,
             trace: String::new(),
             counts: Counts::default(),
@@ -107,7 +108,7 @@ pub fn run(seed: u64, lines: bool) -> Ran {
     })
 }
 
-fn live(seed: u64, lines: bool) -> Ran {
+fn live(seed: u64, lines: bool) -> RunResult {
     let mut rng = Rng::new(seed);
     let on_disk = seed % 25 == 24;
     let flavours = [Flavour::Plain, Flavour::Plain, Flavour::Crowded, Flavour::Relay];
@@ -117,17 +118,18 @@ fn live(seed: u64, lines: bool) -> Ran {
     let disk = on_disk.then(Disk::sqlite);
     let mut world = World::with(setup, disk, rng.next());
     world.trace.keep = if lines { Keep::Lines } else { Keep::Fingerprint };
-    let end = DAWN + Span::secs(rng.range(60, 5_400));
-    world.manners.stalls = *rng.pick(&[0, 2, 10]);
-    world.manners.keeps_events = *rng.pick(&[0, 0, 10, 1_000]);
+    let end = WORLD_START + Span::secs(rng.range(60, 5_400));
+    world.conditions.stalls = *rng.pick(&[0, 2, 10]);
+    world.conditions.keeps_events = *rng.pick(&[0, 0, 10, 1_000]);
     for (name, _) in world.setup.lanes.clone() {
-        let temper = if rng.one_in(3) { Temper::healthy() } else { Temper::random(&mut rng) };
-        world.tempers.insert(name, temper);
+        let behaviour =
+            if rng.one_in(3) { Behaviour::healthy() } else { Behaviour::random(&mut rng) };
+        world.behaviours.insert(name, behaviour);
     }
     let made = ["host:a", "host:b", "host:c", "host:d"];
     let made = made.into_iter().chain(["service:a", "service:b", "service:c", "service:d"]);
     for host in made {
-        world.tempers.insert(host.into(), Temper::random(&mut rng));
+        world.behaviours.insert(host.into(), Behaviour::random(&mut rng));
     }
     let lanes = world.setup.lanes.clone();
     world.open();
@@ -141,9 +143,9 @@ fn live(seed: u64, lines: bool) -> Ran {
     }
     world.run_until(end);
     bring_back(&mut world, &lanes);
-    in_peace(&mut world);
-    let lasted = world.now().since(DAWN);
-    Ran {
+    run_to_idle(&mut world);
+    let lasted = world.now().since(WORLD_START);
+    RunResult {
         violations: std::mem::take(&mut world.book.violations),
         fingerprint: world.trace.fingerprint(),
         trace: world.trace.lines().to_string(),
@@ -152,9 +154,9 @@ fn live(seed: u64, lines: bool) -> Ran {
     }
 }
 
-/// Work that waits for a lane can come to an end only where there is one.
+/// Configures missing lanes again: work that waits for a lane can end only if the lane exists.
 fn bring_back(world: &mut World, lanes: &[(Arc<str>, Limits)]) {
-    // Until every restart that is planned has come.
+    // Until every scheduled restart is over.
     world.run_until(world.now() + Span::mins(1));
     let there = world.setup.lanes.clone();
     let missing = |(name, _): &&(Arc<str>, Limits)| there.iter().all(|(lane, _)| lane != name);
@@ -166,10 +168,10 @@ fn bring_back(world: &mut World, lanes: &[(Arc<str>, Limits)]) {
     }
 }
 
-/// Faults stop, and everything comes to an end; then the store is looked at.
-fn in_peace(world: &mut World) {
+/// Stops the faults, runs until the engine is idle, and then checks the store.
+fn run_to_idle(world: &mut World) {
     world.act_at(world.now(), Act::Heal);
-    let end = world.now() + PEACE;
+    let end = world.now() + MOST_TIME_TO_IDLE;
     let mut pause = Span::secs(10);
     while world.now() < end && world.book.violations.is_empty() {
         world.run_until(world.now() + pause);
@@ -195,12 +197,12 @@ fn in_peace(world: &mut World) {
         world.book.violation("J1", at, format!("{unfinished} jobs are left in memory"));
     }
     if world.book.violations.is_empty() {
-        look_into_store(world, at);
+        check_store(world, at);
     }
 }
 
-/// Every job that was answered is in the store, with its one report (B1).
-fn look_into_store(world: &mut World, at: Time) {
+/// Checks that every job of which a caller was told is in the store, with its one report (B1).
+fn check_store(world: &mut World, at: Time) {
     let jobs: Vec<_> = world.book.finished_jobs().chain(world.book.answered_jobs()).collect();
     let (keys, newest) = world.book.finished_keys();
     let Some(mut store) = world.close() else { return };
@@ -220,7 +222,7 @@ fn look_into_store(world: &mut World, at: Time) {
     }
 }
 
-/// The process dies while requests are on the wire.
+/// Crashes the process while requests are on the wire.
 fn crash_often(world: &mut World, rng: &mut Rng, bursts: &[Time]) {
     for &at in bursts {
         let down = Span(rng.range(1_000, 500_000));
@@ -230,8 +232,8 @@ fn crash_often(world: &mut World, rng: &mut Rng, bursts: &[Time]) {
     }
 }
 
-/// Lanes go in and out of the narrow group while their requests are on the way, and some are gone
-/// for a while.
+/// Lanes join and leave the narrow group while their requests are in transit, and some leave the
+/// configuration for a while.
 fn regroup(world: &mut World, rng: &mut Rng, bursts: &[Time]) {
     for &at in bursts {
         for (lane, limits) in world.setup.lanes.clone() {
@@ -255,7 +257,7 @@ fn some_lane(world: &World, rng: &mut Rng) -> Arc<str> {
     let lanes = world.setup.lanes.iter().filter(|(name, _)| !name.ends_with('*'));
     let mut names: Vec<Arc<str>> = lanes.map(|(name, _)| name.clone()).collect();
     names.extend(["host:a", "host:b", "host:c", "host:d"].map(Arc::from).into_iter().take(2));
-    // Where there is room for few lanes, they come and go.
+    // If only few lanes may exist, templates create and drop them often.
     let few = world.setup.settings.max_lanes.get() < 100;
     if rng.one_in(if few { 3 } else { 8 }) {
         return (*rng.pick(&["host:c", "host:d"])).into();
@@ -263,10 +265,10 @@ fn some_lane(world: &World, rng: &mut Rng) -> Arc<str> {
     rng.pick(&names).clone()
 }
 
-/// Plans what goes wrong: at any time, or while there is something to go wrong.
+/// Schedules faults: at random moments, or while work is under way.
 fn faults(world: &mut World, rng: &mut Rng, end: Time, bursts: &[Time]) {
-    let span = end.since(DAWN).0;
-    // The rarer ones last.
+    let span = end.since(WORLD_START).0;
+    // The rarer kinds last.
     let kinds = rng.range(0, 1 << 11) | if rng.one_in(6) { 1 << 11 } else { 0 };
     let kinds = kinds | if rng.one_in(6) { 1 << 12 } else { 0 };
     for kind in 0..13u64 {
@@ -275,7 +277,7 @@ fn faults(world: &mut World, rng: &mut Rng, end: Time, bursts: &[Time]) {
         }
         for _ in 0..rng.range(1, 8) {
             let at = if rng.one_in(2) {
-                DAWN + Span(rng.range(0, span))
+                WORLD_START + Span(rng.range(0, span))
             } else {
                 let soon = *rng.pick(&[50_000, 2_000_000]);
                 (*rng.pick(bursts) + Span(rng.range(0, soon))).min(end)
@@ -299,7 +301,7 @@ fn faults(world: &mut World, rng: &mut Rng, end: Time, bursts: &[Time]) {
                     Act::RunService(rng.pick(&world.setup.services).name.clone())
                 }
                 6 | 7 => Act::CancelSome,
-                8 => Act::Temper(lane, Temper::random(rng)),
+                8 => Act::Behaviour(lane, Behaviour::random(rng)),
                 9 => {
                     let down = down.times(*rng.pick(&[1, 10]));
                     world.act_at(at + down, Act::Lane(lane.clone(), LaneAct::Resume));
@@ -313,21 +315,21 @@ fn faults(world: &mut World, rng: &mut Rng, end: Time, bursts: &[Time]) {
                     hang_some(world, rng, at, end);
                     continue;
                 }
-                _ if rng.one_in(2) => Act::Temper(lane, Temper::refusing()),
-                _ => Act::Temper(lane, Temper::stubborn()),
+                _ if rng.one_in(2) => Act::Behaviour(lane, Behaviour::refusing()),
+                _ => Act::Behaviour(lane, Behaviour::stubborn()),
             };
             world.act_at(at, act);
         }
     }
 }
 
-/// Several upstreams answer nothing any more; under some of them the process dies again and again.
+/// Several upstreams stop responding. In some worlds the process then dies again and again.
 fn hang_some(world: &mut World, rng: &mut Rng, at: Time, end: Time) {
     for _ in 0..rng.range(2, 4) {
         let lane = some_lane(world, rng);
-        world.act_at(at, Act::Temper(lane.clone(), Temper::hung()));
+        world.act_at(at, Act::Behaviour(lane.clone(), Behaviour::hung()));
         let later = at + Span::secs(rng.range(10, 600));
-        world.act_at(later.min(end), Act::Temper(lane, Temper::random(rng)));
+        world.act_at(later.min(end), Act::Behaviour(lane, Behaviour::random(rng)));
     }
     if rng.one_in(4) {
         let every = Span::millis(rng.range(100, 3_000));

@@ -1,7 +1,8 @@
-//! The checkers: an independent book of what was promised and what the services saw.
+//! The checkers: an independent record of every reservation and of every request at its upstream.
 //!
-//! Promises come from the durable writes, facts from the wire. Each violation names the rule that
-//! it breaks. The rules are written down here a second time, from their text, in the plainest way.
+//! Reservations come from the durable writes, facts from the wire. Each violation names the rule
+//! that is broken. The rules are implemented here a second time, from their text, as simply as
+//! possible.
 
 mod admitted;
 mod answers;
@@ -10,6 +11,7 @@ mod groups;
 mod jobs;
 mod lanes;
 mod order;
+mod outcomes;
 mod payloads;
 mod pool;
 mod reopened;
@@ -18,6 +20,7 @@ mod services;
 mod shared;
 mod slots;
 mod slowed;
+mod wake;
 mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,11 +40,11 @@ use services::Runs;
 /// A broken rule.
 #[derive(Clone, Debug)]
 pub struct Violation {
-    /// Its name.
+    /// The code of the rule, such as `L3`.
     pub rule: &'static str,
-    /// When, in engine time.
+    /// The moment, in engine time.
     pub at: Time,
-    /// What was seen.
+    /// A description.
     pub words: String,
 }
 
@@ -51,9 +54,9 @@ impl std::fmt::Display for Violation {
     }
 }
 
-/// What a turn was told, as far as the book needs it.
+/// An input of a turn, as far as the checkers need it.
 #[derive(Clone, Debug)]
-pub(crate) enum Heard {
+pub(crate) enum TurnInput {
     Started(AttemptId, Time),
     Answered(AttemptId),
     Told(AttemptId, AttemptResult, u64),
@@ -64,17 +67,17 @@ pub(crate) enum Heard {
     Run(Arc<str>),
 }
 
-impl Heard {
-    pub(crate) fn of<T>(input: &Input<T>) -> Option<Heard> {
+impl TurnInput {
+    pub(crate) fn of<T>(input: &Input<T>) -> Option<TurnInput> {
         Some(match input {
-            Input::Started(attempt, at) => Heard::Started(*attempt, *at),
-            Input::Answered(attempt) => Heard::Answered(*attempt),
-            Input::Told(attempt, told, roll) => Heard::Told(*attempt, told.clone(), *roll),
-            Input::Ended(attempt) => Heard::Ended(*attempt),
-            Input::Cancel(job, _) => Heard::Cancel(*job),
-            Input::Lane(lane, act, _) => Heard::Lane(lane.clone(), act.clone()),
-            Input::RunService(name, _) => Heard::Run(name.clone()),
-            Input::Submit(jobs, _) => Heard::Submit(jobs.clone()),
+            Input::Started(attempt, at) => TurnInput::Started(*attempt, *at),
+            Input::Answered(attempt) => TurnInput::Answered(*attempt),
+            Input::Told(attempt, told, roll) => TurnInput::Told(*attempt, told.clone(), *roll),
+            Input::Ended(attempt) => TurnInput::Ended(*attempt),
+            Input::Cancel(job, _) => TurnInput::Cancel(*job),
+            Input::Lane(lane, act, _) => TurnInput::Lane(lane.clone(), act.clone()),
+            Input::RunService(name, _) => TurnInput::Run(name.clone()),
+            Input::Submit(jobs, _) => TurnInput::Submit(jobs.clone()),
             Input::SubmitOnce(..)
             | Input::Retry(..)
             | Input::Ask(..)
@@ -85,12 +88,12 @@ impl Heard {
     }
 }
 
-/// Violations beyond this say nothing new.
+/// The most violations that one world records.
 const MOST_VIOLATIONS: usize = 20;
-/// An opening is used within this.
+/// An open lane is used within this time.
 const PROMPT: Span = Span::millis(1);
 
-/// Everything promised and everything seen.
+/// The record of all reservations, jobs and requests.
 #[derive(Debug)]
 pub(crate) struct Book {
     setup: Setup,
@@ -105,22 +108,22 @@ pub(crate) struct Book {
     /// The newest finished job by key.
     finished_keys: BTreeMap<Blob, JobId>,
     answered: BTreeSet<JobId>,
-    /// Which lane an attempt is on.
-    tries: BTreeMap<AttemptId, Arc<str>>,
+    /// The lane of each attempt.
+    attempts: BTreeMap<AttemptId, Arc<str>>,
     newest: AttemptId,
-    answers: BTreeMap<(Arc<str>, Blob), answers::Kept>,
+    answers: BTreeMap<(Arc<str>, Blob), answers::Cached>,
     /// Calls that share their requests, by lane and cache key.
-    same: BTreeMap<(Arc<str>, Blob), shared::Same>,
-    /// Jobs that a lane which was gone has held up.
+    same: BTreeMap<(Arc<str>, Blob), shared::SharedRequest>,
+    /// Jobs that were parked because a lane was not configured.
     was_parked: BTreeSet<JobId>,
     opened_at: Time,
-    /// Attempts that were answered and are not over.
+    /// Attempts that were reported as answered and have not ended.
     answered_early: u32,
     now: Now,
     /// The next turn must come by then.
     must_wake: Option<Time>,
     busy_until: Time,
-    /// What started in this turn, and what it needed for that.
+    /// The calls that started in this turn, with the worker that each needed.
     started: Vec<order::Started>,
     turns: order::Turns,
     cancelled: Vec<JobId>,
@@ -143,7 +146,7 @@ impl Book {
             finished: BTreeSet::new(),
             finished_keys: BTreeMap::new(),
             answered: BTreeSet::new(),
-            tries: BTreeMap::new(),
+            attempts: BTreeMap::new(),
             newest: AttemptId(0),
             answers: BTreeMap::new(),
             same: BTreeMap::new(),
@@ -173,14 +176,14 @@ impl Book {
         self.violation(rule, self.now.time, words);
     }
 
-    /// The engine has taken up the store.
+    /// The engine has opened the store.
     pub(crate) fn opened(&mut self, setup: &Setup, now: Now) {
         self.now = now;
         self.setup = setup.clone();
         self.halted = false;
         self.must_wake = Some(now.time);
         self.busy_until = now.time;
-        let open = self.lanes.values().flat_map(|lane| lane.tries.iter().filter(|t| !t.ended));
+        let open = self.lanes.values().flat_map(|lane| lane.attempts.iter().filter(|t| !t.ended));
         let open = open.map(|known| known.id).filter(|attempt| self.goes_on(*attempt));
         let goes_on: Vec<AttemptId> = open.collect();
         for lane in self.lanes.values_mut() {
@@ -192,20 +195,20 @@ impl Book {
         self.jobs_reopened();
         self.opened_at = now.time;
         self.sharers_reopened(&goes_on);
-        self.park_strangers();
+        self.park_jobs_without_lanes();
         self.runs_reopened(now.time);
     }
 
-    /// The commit lasts until then, and no turn can begin before.
+    /// A commit lasts until then; the next turn cannot begin earlier.
     pub(crate) fn busy_until(&mut self, until: Time) {
         self.busy_until = until;
     }
 
-    /// One turn whose writes are durable.
+    /// Checks one turn whose writes are durable.
     pub(crate) fn turn(
         &mut self,
         now: Now,
-        heard: &[Heard],
+        inputs: &[TurnInput],
         writes: &[Write],
         answered: Option<&Answered>,
         wake_at: Option<Time>,
@@ -214,7 +217,7 @@ impl Book {
             let must = must.max(self.busy_until) + PROMPT;
             if now.time > must {
                 let late = now.time.since(must) + PROMPT;
-                self.broken("W5", format!("a turn was needed {late} earlier"));
+                self.broken("W5", format!("a turn came {late} too late"));
             }
         }
         self.now = now;
@@ -223,51 +226,51 @@ impl Book {
         self.cancelled.clear();
         self.runs.asked.clear();
         // Only submissions ask for room.
-        if heard.iter().any(|heard| matches!(heard, Heard::Submit(_))) {
-            self.count_candidates(heard);
+        if inputs.iter().any(|input| matches!(input, TurnInput::Submit(_))) {
+            self.count_candidates(inputs);
         }
         self.come_due();
-        for heard in heard {
-            if !matches!(heard, Heard::Lane(lane, act) if ignored(lane, act, writes)) {
-                self.hear(heard);
+        for input in inputs {
+            if !matches!(input, TurnInput::Lane(lane, act) if ignored(lane, act, writes)) {
+                self.take_input(input);
             }
         }
-        // A retry may be wanted at once.
+        // A retry may be due at once.
         self.come_due();
         for write in writes {
             self.digest(write);
         }
-        self.check_answers(heard, answered);
-        // Who is on the way out starts nothing, and that is right.
+        self.check_answers(inputs, answered);
+        // An engine that shuts down starts nothing.
         if self.halted {
             self.must_wake = None;
         } else {
-            self.look_around(wake_at);
+            self.check_end_of_turn(wake_at);
             self.check_rosters();
         }
     }
 
-    /// The engine was told to stop.
+    /// The engine began its shutdown.
     pub(crate) fn halts(&mut self) {
         self.halted = true;
         self.must_wake = None;
     }
 
-    fn hear(&mut self, heard: &Heard) {
-        match heard {
-            Heard::Started(attempt, at) => self.start_known(*attempt, *at),
-            Heard::Answered(attempt) => self.slot_freed_early(*attempt),
-            Heard::Told(attempt, told, roll) => {
-                self.answer_heard(*attempt, told);
-                self.sharers_hear(*attempt, told, *roll);
-                self.lane_hears(*attempt, told);
-                self.call_hears(*attempt, told, *roll);
+    fn take_input(&mut self, input: &TurnInput) {
+        match input {
+            TurnInput::Started(attempt, at) => self.start_known(*attempt, *at),
+            TurnInput::Answered(attempt) => self.slot_freed_early(*attempt),
+            TurnInput::Told(attempt, told, roll) => {
+                self.apply_to_cache(*attempt, told);
+                self.apply_to_sharers(*attempt, told, *roll);
+                self.apply_to_lane(*attempt, told);
+                self.apply_to_call(*attempt, told, *roll);
             }
-            Heard::Ended(attempt) => self.slot_freed(*attempt),
-            Heard::Submit(_) => {}
-            Heard::Cancel(job) => self.cancelled.push(*job),
-            Heard::Lane(lane, act) => self.lane_act(lane, act),
-            Heard::Run(service) => self.runs.asked.push(service.clone()),
+            TurnInput::Ended(attempt) => self.slot_freed(*attempt),
+            TurnInput::Submit(_) => {}
+            TurnInput::Cancel(job) => self.cancelled.push(*job),
+            TurnInput::Lane(lane, act) => self.lane_act(lane, act),
+            TurnInput::Run(service) => self.runs.asked.push(service.clone()),
         }
     }
 
@@ -303,18 +306,18 @@ impl Book {
         }
     }
 
-    /// Numbers of events follow one another, whatever happens to the process.
+    /// Event numbers are consecutive, also across restarts.
     fn events_kept(&mut self, events: &[Numbered]) {
         for event in events {
             let expected = self.last_event + 1;
             if event.id != expected {
-                self.broken("B1", format!("event {} comes where {expected} should", event.id));
+                self.broken("B1", format!("event {} follows, expected was {expected}", event.id));
             }
             self.last_event = event.id;
         }
     }
 
-    /// A caller was told what became of its submission.
+    /// A caller got the answer to its submission.
     pub(crate) fn answered(&mut self, admission: &Admission, at: Time) {
         let Some(job) = admission.job() else { return };
         self.answered.insert(job);
@@ -333,16 +336,16 @@ impl Book {
     }
 
     pub(crate) fn priority_of(&self, attempt: AttemptId) -> Priority {
-        let lane = self.tries.get(&attempt).and_then(|lane| self.lanes.get(lane));
+        let lane = self.attempts.get(&attempt).and_then(|lane| self.lanes.get(lane));
         let known = lane.and_then(|lane| lane.find(attempt));
         known.map_or(Priority::Background, |known| known.priority)
     }
 
-    /// Everything has ended: what is left is lost or stuck.
+    /// The world ends: a job that is left is lost or stuck.
     pub(crate) fn world_ends(&mut self, at: Time) {
         let stuck: Vec<JobId> = self.jobs.keys().copied().collect();
         for job in stuck {
-            self.violation("B1", at, format!("job {job} never came to an end"));
+            self.violation("B1", at, format!("job {job} never ended"));
         }
     }
 
@@ -359,7 +362,8 @@ impl Book {
     }
 }
 
-/// Whether the lane was not there to be stopped, let go on or forgiven: that is always written.
+/// Returns `true` if the lane did not exist to be paused, resumed or reset: the engine always
+/// writes such an act.
 fn ignored(lane: &Arc<str>, act: &LaneAct, writes: &[Write]) -> bool {
     let written = |write: &Write| matches!(write, Write::Lane(record) if record.name == *lane);
     !matches!(act, LaneAct::Change(_)) && !writes.iter().any(written)

@@ -3,28 +3,35 @@
 use paceline::turn::{Reading, continued};
 use paceline_core::{Now, Stamp, Time};
 
-/// When a world begins, on both clocks; far enough from zero for steps backwards.
-pub(crate) const DAWN: Time = Time(1_000_000_000_000);
+/// The start of every world on both clocks, far enough from zero for steps backwards.
+pub(crate) const WORLD_START: Time = Time(1_000_000_000_000);
 
-/// True time, and what the machine's clocks make of it.
+/// True time, and the clocks of the machine, which may differ from it.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
-    /// The world's own time, which nobody steps. Engine time must never differ from it.
+    /// True time, which is never stepped. Engine time must always equal it.
     pub(crate) truth: Time,
     wall_offset: i64,
     boot: u64,
     booted_at: Time,
-    /// Whether the wall clock was stepped since the last commit: a reboot now would leave the
-    /// engine no clock to go by.
+    /// The wall clock was stepped since the last commit: a reboot now would leave the engine
+    /// without a clock that it can trust.
     pub(crate) stepped: bool,
-    /// Whether the machine was rebooted since the last commit: a step now would do the same.
+    /// The machine was rebooted since the last commit: a step now would do the same.
     pub(crate) rebooted: bool,
 }
 
 impl Clock {
     pub(crate) fn new() -> Clock {
-        let booted_at = Time(DAWN.0 / 2);
-        Clock { truth: DAWN, wall_offset: 0, boot: 1, booted_at, stepped: false, rebooted: false }
+        let booted_at = Time(WORLD_START.0 / 2);
+        Clock {
+            truth: WORLD_START,
+            wall_offset: 0,
+            boot: 1,
+            booted_at,
+            stepped: false,
+            rebooted: false,
+        }
     }
 
     pub(crate) fn reading(&self) -> Reading {
@@ -44,9 +51,9 @@ impl Clock {
         self.booted_at = self.truth;
     }
 
-    /// The engine time at which a process goes on with a store that was left with this stamp.
+    /// The engine time at which a process continues with a store that has this stamp.
     pub(crate) fn engine_time(&self, last: Option<&Stamp>) -> Time {
-        // A store without a stamp starts at the wall clock; here that is the truth.
+        // A store without a stamp starts at the wall clock, which is the true time then.
         if last.is_none() {
             return self.truth;
         }
@@ -55,8 +62,8 @@ impl Clock {
     }
 }
 
-/// A moment as traces print it: seconds since the world began.
+/// A moment as traces print it: seconds since the start of the world.
 pub(crate) fn seconds(at: Time) -> String {
-    let micros = at.since(DAWN).0;
+    let micros = at.since(WORLD_START).0;
     format!("{}.{:03}", micros / 1_000_000, micros % 1_000_000 / 1_000)
 }

@@ -1,4 +1,4 @@
-//! What was done to the worlds and what they did, for the summary.
+//! Counters for the summary.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub(crate) struct Counts {
     pub(crate) unused: u64,
     pub(crate) timeouts: u64,
     pub(crate) crashes: u64,
-    /// Promises that a power cut took with it.
+    /// Reservations that a power cut lost.
     pub(crate) forgotten: u64,
     pub(crate) turns: u64,
     pub(crate) rejected: u64,
@@ -43,10 +43,10 @@ impl Counts {
             Act::CommitTime(_) => self.more("slow store"),
             Act::RunService(_) => self.more("service run by hand"),
             Act::CancelSome | Act::Cancel(_) => self.more("cancelled"),
-            Act::Temper(..) => self.more("service changes its temper"),
+            Act::Behaviour(..) => self.more("upstream changes its behaviour"),
             Act::Lane(_, paceline::turn::LaneAct::Change(_)) => self.more("limits changed"),
             Act::Lane(..) => self.more("lane paused, resumed or reset"),
-            // One at a promise becomes a reboot, and is counted then.
+            // `RebootAtPromise` becomes a reboot, and is counted then.
             Act::Submit(_) | Act::Heal | Act::RebootAtPromise(_) => {}
         }
     }

@@ -1,4 +1,4 @@
-//! Where a world's store lives, and the faults between the engine and it (B1, B4).
+//! The store of a world, and the faults between it and the engine (B1, B4).
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use paceline_core::{
 };
 use paceline_store::{Cursor, JobFilter, Memory, Sqlite, Store, StoreError, StoredJob};
 
-/// What outlives the process.
+/// The storage, which outlives the process.
 #[derive(Debug)]
 pub(crate) enum Disk {
     Memory(Memory),
@@ -17,7 +17,7 @@ pub(crate) enum Disk {
 
 impl Disk {
     pub(crate) fn sqlite() -> Disk {
-        // Kills and power cuts are the world's: no real disk has to keep anything.
+        // Kills and power cuts are simulated, so the files need no real disk.
         let memory = std::path::Path::new("/dev/shm");
         let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
         Disk::Sqlite(dir.expect("a directory for the store"))
@@ -34,32 +34,33 @@ impl Disk {
     }
 }
 
-/// How the next commit goes wrong; the engine sees the same error either way.
+/// How the next commit fails. The engine sees the same error either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// Nothing was written.
     Lost,
-    /// Everything was written, but nobody heard of it.
+    /// Everything was written, and the success was not reported.
     Written,
 }
 
-/// What the world knows of the commits: the durable truth.
+/// A record of the commits: the durable truth.
 #[derive(Debug, Default)]
 pub(crate) struct Tap {
     pub(crate) fault: Option<Fault>,
     pub(crate) committed: Vec<Write>,
-    /// How the last commit went wrong, if it did.
+    /// How the last commit failed, if it did.
     pub(crate) failed: Option<Fault>,
     /// Reservations of a commit that was lost.
     pub(crate) lost: Vec<Reservation>,
-    /// What was written and not synced: a kill leaves it, a power cut may not.
+    /// Commits that were written and not synced: they survive a kill, and may not survive a power
+    /// cut.
     pub(crate) unsynced: Vec<(Stamp, Vec<Write>)>,
     commits: u64,
 }
 
 impl Tap {
-    /// The machine stops: of what was not synced so many commits are on the disk. Returns the
-    /// promises that are not.
+    /// A power cut: of the commits that were not synced, the first `survive` are on the disk.
+    /// Returns the reservations of the others.
     pub(crate) fn power_cut(&mut self, survive: impl FnOnce(u64) -> u64) -> Vec<Reservation> {
         let survivors = survive(self.unsynced.len() as u64);
         let gone = self.unsynced.split_off(survivors as usize);
@@ -74,9 +75,9 @@ fn reservations(writes: &[Write]) -> impl Iterator<Item = &Reservation> {
     })
 }
 
-/// A store that does as the tap says and tells it everything that became durable.
+/// A store that fails as the tap says, and records in it everything that became durable.
 #[derive(Debug)]
-pub(crate) struct Faulty {
+pub(crate) struct FaultyStore {
     inner: Inner,
     tap: Arc<Mutex<Tap>>,
 }
@@ -94,8 +95,8 @@ impl std::fmt::Debug for Inner {
 pub(crate) struct TapHandle(Arc<Mutex<Tap>>);
 
 impl TapHandle {
-    pub(crate) fn open(&self, disk: &Disk) -> Faulty {
-        Faulty { inner: Inner(disk.open()), tap: self.0.clone() }
+    pub(crate) fn open(&self, disk: &Disk) -> FaultyStore {
+        FaultyStore { inner: Inner(disk.open()), tap: self.0.clone() }
     }
 
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Tap) -> T) -> T {
@@ -107,25 +108,25 @@ fn lock(tap: &Mutex<Tap>) -> MutexGuard<'_, Tap> {
     tap.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A store that forgets now and then what it said it wrote: only a broken rule asks for it.
+/// Returns `true` if a write is dropped although the commit succeeds: only a mutant does that.
 fn loses(write: &Write, commits: u64) -> bool {
-    let forgotten = matches!(write, Write::Finish(_) | Write::Reserve(_));
-    Mutant::StoreLosesWrite.on() && forgotten && commits.is_multiple_of(7)
+    let affected = matches!(write, Write::Finish(_) | Write::Reserve(_));
+    Mutant::StoreLosesWrite.on() && affected && commits.is_multiple_of(7)
 }
 
-impl Faulty {
-    /// The promises that were not synced become so. Nobody asks for them before the next load, so
-    /// they come to the store no sooner than that, or with the commit that makes them safe.
+impl FaultyStore {
+    /// Passes unsynced commits on to the real store. They are not read before the next load, so
+    /// they are held back until then, or until the next synced commit.
     fn sync(&mut self) -> Result<(), StoreError> {
         let unsynced = std::mem::take(&mut lock(&self.tap).unsynced);
         unsynced.iter().try_for_each(|(stamp, writes)| self.inner.0.commit_soon(stamp, writes))
     }
 
-    /// Does with one commit as the tap says; `keep` puts it where it belongs.
+    /// Lets one commit fail or succeed as the tap says; `keep` stores its writes.
     fn through_the_tap(
         &mut self,
         writes: &[Write],
-        keep: impl FnOnce(&mut Faulty, Vec<Write>) -> Result<(), StoreError>,
+        keep: impl FnOnce(&mut FaultyStore, Vec<Write>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let mut tap = lock(&self.tap);
         let fault = tap.fault.take();
@@ -150,7 +151,7 @@ impl Faulty {
     }
 }
 
-impl Store for Faulty {
+impl Store for FaultyStore {
     fn load(&mut self, each: &mut dyn FnMut(Record)) -> Result<Option<Stamp>, StoreError> {
         self.sync()?;
         self.inner.0.load(each)

@@ -1,30 +1,30 @@
-//! A world to test Paceline in: a virtual clock, fake services, a failing disk, crashes, and
-//! checkers that measure at the services. It drives the real turn. Never shipped.
+//! The simulator: it runs the engine's real turn with a virtual clock, fake upstreams, a failing
+//! disk and crashes. Checkers measure at the upstreams. Never shipped.
 
 // The world.
 mod agenda;
 mod clock;
 mod disk;
 mod rng;
-mod service;
 mod trace;
+mod upstream;
 mod wire;
 mod world;
 
-// Its checkers, written from the rules.
+// The checkers, written from the rules.
 mod check;
 
-// Its uses: random worlds, broken rules, and stories.
+// The three uses: random worlds, broken rules, and scenarios.
 mod chaos;
 mod counts;
 mod mutants;
-mod story;
+mod scenario;
 mod vocabulary;
 
-pub use chaos::{Ran, Summary, run};
+pub use chaos::{RunResult, Summary, run};
 pub use check::Violation;
 pub use mutants::{Caught, MUTANTS, hunt, notices};
-pub use service::Reaction;
-pub use story::*;
+pub use scenario::*;
+pub use upstream::Response;
 pub use vocabulary::*;
 pub use world::World;

@@ -1,22 +1,27 @@
-//! The simulator: random worlds by seed, or every broken rule in turn.
+//! The command `paceline-sim`: runs random worlds by seed, or checks that each broken rule is
+//! caught.
 
 use std::process::ExitCode;
 
 use paceline_core::Mutant;
 use paceline_sim::{MUTANTS, Summary, hunt, notices, run};
 
-/// Worlds are made of small pieces that come and go.
+/// A world makes many small short-lived allocations.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const USAGE: &str = "usage: paceline-sim [--seeds N] [--from N] | --seed N [--trace] | --mutants | \
---mutant NAME [--seeds N] [--from N]";
-/// A broken rule must be noticed within so many worlds.
+const USAGE: &str = "\
+usage: paceline-sim [--seeds N] [--from N]          run N random worlds (500), from this seed (1) on
+       paceline-sim --seed N [--trace]              run the world of one seed, and print its events
+       paceline-sim --mutants                       break each rule once: a checker must notice it
+       paceline-sim --mutant NAME [--seeds N] [--from N]
+                                                    count the worlds that notice one broken rule";
+/// The most worlds within which a broken rule must be noticed.
 const WORLDS_PER_MUTANT: u64 = 1_000;
-/// Every so many worlds one is run twice and compared.
+/// One in this many worlds is run twice, and the two traces are compared.
 const TWICE_EVERY: u64 = 50;
 
-struct Wish {
+struct Arguments {
     seeds: u64,
     from: u64,
     trace: bool,
@@ -25,51 +30,54 @@ struct Wish {
 }
 
 fn main() -> ExitCode {
-    let Some(wish) = arguments() else {
+    let Some(arguments) = arguments() else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    let fine = match wish.mutant {
-        Some(mutant) => how_often(mutant, &wish),
-        None if wish.mutants => every_mutant(),
-        None => every_seed(&wish),
+    let passed = match arguments.mutant {
+        Some(mutant) => count_detections(mutant, &arguments),
+        None if arguments.mutants => every_mutant(),
+        None => every_seed(&arguments),
     };
-    if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn arguments() -> Option<Wish> {
-    let mut wish = Wish { seeds: 500, from: 1, trace: false, mutants: false, mutant: None };
+fn arguments() -> Option<Arguments> {
+    let mut arguments =
+        Arguments { seeds: 500, from: 1, trace: false, mutants: false, mutant: None };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match word.as_str() {
-            "--seeds" => wish.seeds = words.next()?.parse().ok()?,
-            "--from" => wish.from = words.next()?.parse().ok()?,
-            "--seed" => (wish.from, wish.seeds) = (words.next()?.parse().ok()?, 1),
-            "--trace" => wish.trace = true,
-            "--mutants" => wish.mutants = true,
-            "--mutant" => wish.mutant = Some(mutant_named(&words.next()?)?),
+            "--seeds" => arguments.seeds = words.next()?.parse().ok()?,
+            "--from" => arguments.from = words.next()?.parse().ok()?,
+            "--seed" => (arguments.from, arguments.seeds) = (words.next()?.parse().ok()?, 1),
+            "--trace" => arguments.trace = true,
+            "--mutants" => arguments.mutants = true,
+            "--mutant" => arguments.mutant = Some(mutant_named(&words.next()?)?),
             _ => return None,
         }
     }
-    Some(wish)
+    Some(arguments)
 }
 
-fn every_seed(wish: &Wish) -> bool {
+fn every_seed(arguments: &Arguments) -> bool {
     let mut summary = Summary::default();
     let mut broken = 0;
     let started = stopwatch();
-    for seed in wish.from..wish.from + wish.seeds {
-        let mut ran = run(seed, wish.trace);
-        if seed.is_multiple_of(TWICE_EVERY) && run(seed, wish.trace).fingerprint != ran.fingerprint
+    for seed in arguments.from..arguments.from + arguments.seeds {
+        let mut ran = run(seed, arguments.trace);
+        if seed.is_multiple_of(TWICE_EVERY)
+            && run(seed, arguments.trace).fingerprint != ran.fingerprint
         {
-            println!("seed {seed}: the same seed told another story");
+            println!("seed {seed}: two runs differ: the simulation is not deterministic");
+            println!("  replay: cargo run --release -p paceline-sim -- --seed {seed} --trace");
             broken += 1;
         }
         print!("{}", ran.trace);
         broken += ran.violations.len();
         for violation in ran.violations.drain(..).take(3) {
             println!("seed {seed}: {violation}");
-            println!("  cargo run --release -p paceline-sim -- --seed {seed} --trace");
+            println!("  replay: cargo run --release -p paceline-sim -- --seed {seed} --trace");
         }
         summary.add(&ran);
     }
@@ -87,17 +95,17 @@ fn mutant_named(name: &str) -> Option<Mutant> {
     mutants.find(|mutant| format!("{mutant:?}") == name)
 }
 
-/// In how many worlds one broken rule is noticed, and how.
-fn how_often(mutant: Mutant, wish: &Wish) -> bool {
+/// Prints the worlds that notice one broken rule, and their number.
+fn count_detections(mutant: Mutant, arguments: &Arguments) -> bool {
     std::panic::set_hook(Box::new(|_| {}));
     let mut noticed = 0;
-    for seed in wish.from..wish.from + wish.seeds {
+    for seed in arguments.from..arguments.from + arguments.seeds {
         if let Some(words) = notices(mutant, seed) {
             noticed += 1;
             println!("seed {seed}: {words}");
         }
     }
-    println!("noticed in {noticed} of {} worlds", wish.seeds);
+    println!("noticed in {noticed} of {} worlds", arguments.seeds);
     noticed > 0
 }
 
@@ -109,7 +117,7 @@ fn every_mutant() -> bool {
         if let Some(caught) = hunt(mutant, WORLDS_PER_MUTANT) {
             println!("{name:<24} {rule:<4} seed {:<4} {}", caught.seed, caught.words);
         } else {
-            println!("{name:<24} {rule:<4} SURVIVED {WORLDS_PER_MUTANT} worlds");
+            println!("{name:<24} {rule:<4} NOT NOTICED in {WORLDS_PER_MUTANT} worlds");
             survivors += 1;
         }
     }
@@ -118,14 +126,14 @@ fn every_mutant() -> bool {
     survivors == 0
 }
 
-/// Time on the processor so far, where the system tells.
+/// The CPU time of this process so far, on systems that report it.
 fn cpu_seconds() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/self/schedstat").ok()?;
     let nanos: f64 = text.split_whitespace().next()?.parse().ok()?;
     Some(nanos / 1e9)
 }
 
-#[expect(clippy::disallowed_methods, reason = "how fast the simulator itself is")]
+#[expect(clippy::disallowed_methods, reason = "measures the speed of the simulator itself")]
 fn stopwatch() -> std::time::Instant {
     std::time::Instant::now()
 }

@@ -1,10 +1,10 @@
-//! Rules broken on purpose: each must be noticed by some checker in some world.
+//! Mutants: rules broken on purpose. A checker must notice each of them in some world.
 
 use paceline_core::Mutant;
 
 use crate::chaos::run;
 
-/// Every broken rule, with the rule that it breaks.
+/// Every mutant, with the rule that it breaks.
 pub const MUTANTS: &[(Mutant, &str)] = &[
     (Mutant::WindowOffByOne, "L3"),
     (Mutant::WindowTooShort, "L3"),
@@ -88,21 +88,21 @@ pub const MUTANTS: &[(Mutant, &str)] = &[
     (Mutant::CheckLost, "S3"),
 ];
 
-/// How a broken rule was noticed.
+/// How a mutant was noticed.
 #[derive(Debug)]
 pub struct Caught {
-    /// In which world.
+    /// The seed of the world.
     pub seed: u64,
-    /// In the checker's words.
+    /// The violation that the checker reported.
     pub words: String,
 }
 
-/// Runs worlds with one broken rule until a checker notices, in at most `worlds` of them.
+/// Runs at most `worlds` worlds with one mutant, until a checker notices it.
 pub fn hunt(mutant: Mutant, worlds: u64) -> Option<Caught> {
     (1..=worlds).find_map(|seed| Some(Caught { seed, words: notices(mutant, seed)? }))
 }
 
-/// What is noticed of one broken rule in one world, if anything is.
+/// Runs one world with one mutant. Returns the first violation, if there is one.
 pub fn notices(mutant: Mutant, seed: u64) -> Option<String> {
     Mutant::set(Some(mutant));
     let ran = run(seed, false);

@@ -1,6 +1,6 @@
-//! Chance from a seed: splitmix64, so that a world can be told again from one number.
+//! Random numbers from a seed (splitmix64), so that one number replays a world.
 
-/// A stream of numbers that only its seed decides.
+/// A stream of numbers determined by its seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Rng(u64);
 
@@ -17,17 +17,17 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// From `low` to `high`, both included.
+    /// A number from `low` to `high`, inclusive.
     pub(crate) fn range(&mut self, low: u64, high: u64) -> u64 {
         low + self.next() % (high - low + 1)
     }
 
-    /// Once in `n` times.
+    /// Returns `true` once in `n` times.
     pub(crate) fn one_in(&mut self, n: u64) -> bool {
         self.next().is_multiple_of(n)
     }
 
-    /// With so many percent.
+    /// Returns `true` with this probability.
     pub(crate) fn percent(&mut self, percent: u64) -> bool {
         self.next() % 100 < percent
     }

@@ -1,4 +1,4 @@
-//! What happened, line by line, and a fingerprint of it.
+//! The trace of a world, line by line, and its fingerprint.
 
 use std::fmt::{Arguments, Write as _};
 
@@ -6,7 +6,7 @@ use paceline_core::{Admission, Event, Outcome, Skip, Time};
 
 use crate::clock::seconds;
 
-/// Whether lines are kept, only counted into the fingerprint, or not even made.
+/// The part of the trace that is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Keep {
     #[default]
@@ -15,7 +15,7 @@ pub(crate) enum Keep {
     Lines,
 }
 
-/// The story of a world.
+/// The trace of a world.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     pub(crate) keep: Keep,
@@ -39,7 +39,7 @@ impl Trace {
         }
     }
 
-    /// What became of a submission.
+    /// Notes the answer to a submission.
     pub(crate) fn admission(&mut self, at: Time, label: u64, admission: &Admission) {
         match admission {
             Admission::Accepted(job) if job.0 == label => {}
@@ -56,7 +56,7 @@ impl Trace {
                 self.note(at, format_args!("submit {label}: refused, same as #{job}"));
             }
             Admission::TooLate { wait, .. } => {
-                let wait = wait.map_or_else(|| "nobody knows how long".into(), |it| it.to_string());
+                let wait = wait.map_or_else(|| "for an unknown time".into(), |it| it.to_string());
                 self.note(at, format_args!("submit {label}: too late, it would wait {wait}"));
             }
             Admission::Refused { lane, retry_at } => {
@@ -68,7 +68,7 @@ impl Trace {
         }
     }
 
-    /// What subscribers are told.
+    /// Notes an event that subscribers receive.
     pub(crate) fn event(&mut self, at: Time, event: &Event) {
         if self.keep == Keep::Nothing {
             return;
@@ -102,7 +102,7 @@ impl Trace {
     }
 }
 
-/// An outcome in a few words.
+/// The details of an outcome.
 pub(crate) fn words(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Done { conclusive: false, .. } => "not conclusive".into(),

@@ -1,4 +1,4 @@
-//! Workers and the wire: requests on their way, and what a service sees of them (L4, L5).
+//! Workers and the wire: requests in transit, and when their upstream sees them (L4, L5).
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use paceline_core::{
 };
 
 use crate::agenda::Next;
-use crate::service::Reaction;
+use crate::upstream::Response;
 use crate::world::World;
 
-/// Nobody asks when a request started that is over within this, if no limit does.
+/// If no limit asks for the start of a request, a worker reports it only for one that takes longer.
 const SOON: Span = Span::millis(100);
 
 /// One attempt in the hands of a worker.
@@ -24,18 +24,18 @@ pub(crate) struct Request {
     tell_start: bool,
     timeout: Option<Span>,
     pub(crate) sent_at: Option<Time>,
-    /// The service has answered and sees it no more; the worker is not done with it.
+    /// The upstream has responded in full; the worker has not reported its verdict yet.
     answered: bool,
     told: bool,
     aborted: bool,
-    /// The engine has been told that it is over, while the service still sees it.
+    /// The engine was told that the request ended, while the upstream still has it.
     disowned: bool,
-    reaction: Option<Reaction>,
+    response: Option<Response>,
 }
 
 impl Request {
-    /// Whether it is on the wire without the process that made it, which is gone: what that one
-    /// knew of it is forgotten.
+    /// Returns `true` if the request goes on after its process died. The state of its worker is
+    /// reset.
     pub(crate) fn outlives(&mut self, goes_on: bool) -> bool {
         let outlives = goes_on && self.sent_at.is_some();
         if outlives {
@@ -46,7 +46,7 @@ impl Request {
 }
 
 impl World {
-    /// A worker takes an attempt; when it gets to write the request is another matter.
+    /// A worker takes an attempt. It writes the request a little later.
     pub(crate) fn dispatch(&mut self, start: Start) {
         if let Some(begun_at) = start.begun_at {
             return self.take_up(&start, begun_at);
@@ -62,12 +62,12 @@ impl World {
             told: false,
             aborted: false,
             disowned: false,
-            reaction: None,
+            response: None,
         };
         self.wire.insert(start.attempt, request);
-        let delay = if self.manners.steady {
+        let delay = if self.conditions.steady {
             Span::ZERO
-        } else if self.rng.percent(self.manners.stalls) {
+        } else if self.rng.percent(self.conditions.stalls) {
             Span(self.rng.range(20_000, 120_000))
         } else {
             Span(self.rng.range(0, 2_000))
@@ -76,7 +76,7 @@ impl World {
         self.after(early + delay, Next::Send(start.attempt));
     }
 
-    /// A worker waits on for what an earlier process began. What that one never sent is lost.
+    /// A worker waits for a request of an earlier process. A request that was never sent is lost.
     fn take_up(&mut self, start: &Start, begun_at: Time) {
         let now = self.now();
         self.counts.more("taken up");
@@ -94,9 +94,9 @@ impl World {
             told: false,
             aborted: false,
             disowned: false,
-            reaction: Some(Reaction::new(lost)),
+            response: Some(Response::new(lost)),
         });
-        let after = request.reaction.as_ref().map_or(Span::ZERO, |reaction| reaction.after);
+        let after = request.response.as_ref().map_or(Span::ZERO, |response| response.after);
         let answer_at = request.sent_at.unwrap_or(begun_at) + after;
         self.at(answer_at, Next::Answer(attempt));
         if let Some(timeout) = timeout {
@@ -104,7 +104,7 @@ impl World {
         }
     }
 
-    /// The last check stands right before the write.
+    /// Sends the request, unless it is too late: the last check comes right before the write.
     pub(crate) fn send(&mut self, attempt: AttemptId) {
         let now = self.now();
         let Some(request) = self.wire.get_mut(&attempt) else { return };
@@ -126,39 +126,39 @@ impl World {
         self.book.arrives(attempt, now, now + travels);
         let priority = self.book.priority_of(attempt);
         self.trace.note(now, format_args!("start #{} {lane} {priority}", call.job));
-        let mut reaction = self.reaction(call, &lane);
+        let mut response = self.response(call, &lane);
         if self.book.service_of(attempt).is_some()
-            && matches!(reaction.told.verdict, Verdict::Moved { .. })
+            && matches!(response.told.verdict, Verdict::Moved { .. })
         {
-            reaction.told.verdict = Verdict::Empty;
+            response.told.verdict = Verdict::Empty;
         }
-        // What outlives its process stays where it can be taken up, and is over once it is told.
+        // An attempt that outlives its process is not repeated or moved: it ends with its verdict.
         let again =
             |verdict: &Verdict| matches!(verdict, Verdict::Moved { .. } | Verdict::NotProcessed);
-        if again(&reaction.told.verdict) && self.book.goes_on(attempt) {
-            reaction.told.verdict = Verdict::Empty;
+        if again(&response.told.verdict) && self.book.goes_on(attempt) {
+            response.told.verdict = Verdict::Empty;
         }
-        // Whoever makes its own call makes it once, whatever comes of it.
-        if let Verdict::Throttled { again, .. } = &mut reaction.told.verdict
+        // The holder of a permit makes its own request, once.
+        if let Verdict::Throttled { again, .. } = &mut response.told.verdict
             && self.book.goes_on(attempt)
         {
             *again = false;
         }
-        // Of what is over soon the engine hears no earlier than of its end.
-        if tell || reaction.after > SOON {
+        // For a short request the worker reports the start together with the end.
+        if tell || response.after > SOON {
             let delay = self.delay_of_start();
             self.after(delay, Next::TellStart(attempt));
         }
         if let Some(timeout) = timeout {
             self.after(timeout, Next::Timeout(attempt));
         }
-        reaction.after += travels;
-        self.after(reaction.after, Next::Answer(attempt));
+        response.after += travels;
+        self.after(response.after, Next::Answer(attempt));
         let request = self.wire.get_mut(&attempt).expect("found above");
-        request.reaction = Some(reaction);
+        request.response = Some(response);
     }
 
-    /// The worker of a service ends what is left of an earlier run before it starts another (S3).
+    /// The worker of a service ends the leftovers of an earlier run before it starts another (S3).
     fn end_leftovers(&mut self, attempt: AttemptId) {
         let Some(service) = self.book.service_of(attempt) else { return };
         let left_over = |(id, request): (&AttemptId, &Request)| {
@@ -171,18 +171,18 @@ impl World {
         }
     }
 
-    /// How long a request is on its way: at most what its lane allows for that. In a story it is
-    /// that long for every other request, and for those between not at all.
+    /// The transit time of a request: at most the slack of its lane. In a scenario every other
+    /// request takes the full slack, and the others take none.
     fn travel_time(&mut self, attempt: AttemptId) -> Span {
         match self.book.longest_way(attempt) {
             Span::ZERO => Span::ZERO,
-            longest if self.manners.steady => longest.times(attempt.0 % 2),
+            longest if self.conditions.steady => longest.times(attempt.0 % 2),
             longest => Span(self.rng.range(0, longest.0)),
         }
     }
 
     fn delay_of_start(&mut self) -> Span {
-        if self.manners.steady {
+        if self.conditions.steady {
             return Span::ZERO;
         }
         match self.rng.range(0, 19) {
@@ -192,30 +192,30 @@ impl World {
         }
     }
 
-    fn reaction(&mut self, call: CallId, lane: &Arc<str>) -> Reaction {
+    fn response(&mut self, call: CallId, lane: &Arc<str>) -> Response {
         let label = self.labels.get(&call.job).copied().unwrap_or(0);
         for key in [(label, Some(lane.clone())), (label, None)] {
-            if let Some(reaction) =
+            if let Some(response) =
                 self.scripts.get_mut(&key).and_then(std::collections::VecDeque::pop_front)
             {
-                return reaction;
+                return response;
             }
         }
-        if let Some(temper) = self.tempers.get(lane) {
+        if let Some(behaviour) = self.behaviours.get(lane) {
             let lanes = self.book.lane_names();
             let elsewhere = self.rng.pick(&lanes).clone();
-            return temper.reaction(&mut self.rng, &elsewhere);
+            return behaviour.response(&mut self.rng, &elsewhere);
         }
         let value = b"1".as_slice().into();
         let now = self.clock.truth;
-        let takes = self.strict.get_mut(lane).is_none_or(|strict| strict.takes(now));
-        let mut reaction = Reaction::new(if takes {
+        let accepted = self.strict.get_mut(lane).is_none_or(|strict| strict.accepts(now));
+        let mut response = Response::new(if accepted {
             Verdict::Done { conclusive: true, value }
         } else {
             Verdict::Throttled { retry_after: None, again: true }
         });
-        reaction.after = self.latency;
-        reaction
+        response.after = self.latency;
+        response
     }
 
     pub(crate) fn tell_start(&mut self, attempt: AttemptId) {
@@ -229,16 +229,16 @@ impl World {
             return;
         }
         let wanted = !request.told && !request.aborted;
-        let settles = request.reaction.as_ref().and_then(|reaction| reaction.settles);
+        let settles = request.response.as_ref().and_then(|response| response.settles);
         match settles.filter(|_| wanted) {
-            Some(settles) => self.say_answered(attempt, settles),
+            Some(settles) => self.report_answered(attempt, settles),
             None => self.settle(attempt),
         }
     }
 
-    /// The worker has everything and the service sees nothing of it any more; what it came to is
-    /// told later (L5).
-    fn say_answered(&mut self, attempt: AttemptId, settles: Span) {
+    /// The worker has the whole response, so the upstream has no open request any more. The worker
+    /// reports its verdict later (L5).
+    fn report_answered(&mut self, attempt: AttemptId, settles: Span) {
         let now = self.now();
         let request = self.wire.get_mut(&attempt).expect("the caller found it");
         request.answered = true;
@@ -246,40 +246,40 @@ impl World {
         self.counts.answered += 1;
         self.book.left_the_wire(attempt, now);
         self.trace.note(now, format_args!("answered #{job} {lane}"));
-        // The start comes along, unless something else goes wrong on the way.
-        let told = self.manners.steady || !self.rng.one_in(4);
+        // The report includes the start, except when that is delayed.
+        let told = self.conditions.steady || !self.rng.one_in(4);
         self.inbox.extend(sent_at.filter(|_| told).map(|at| Input::Started(attempt, at)));
         self.inbox.push(Input::Answered(attempt));
         self.after(settles, Next::Settle(attempt));
     }
 
-    /// Said twice, or too late: nobody cares.
-    fn say_again(&mut self, attempt: AttemptId) {
-        if !self.manners.steady && self.rng.one_in(8) {
+    /// Reports the response a second time, or too late: the engine must ignore it.
+    fn report_answered_again(&mut self, attempt: AttemptId) {
+        if !self.conditions.steady && self.rng.one_in(8) {
             self.inbox.push(Input::Answered(attempt));
         }
     }
 
-    /// The worker tells what it got, and lets go.
+    /// The worker reports its verdict and closes the request.
     pub(crate) fn settle(&mut self, attempt: AttemptId) {
         let Some(request) = self.wire.get_mut(&attempt) else { return };
         let answered = request.answered;
         if !request.told && !request.aborted {
             request.told = true;
             let told =
-                request.reaction.as_ref().expect("sent requests have an answer").told.clone();
+                request.response.as_ref().expect("sent requests have a response").told.clone();
             let roll = self.rng.next();
             if answered {
-                self.say_again(attempt);
+                self.report_answered_again(attempt);
             }
             self.inbox.push(Input::Told(attempt, told, roll));
-            self.say_again(attempt);
+            self.report_answered_again(attempt);
         }
-        let lingers = if self.manners.steady { 0 } else { self.rng.range(0, 3_000) };
+        let lingers = if self.conditions.steady { 0 } else { self.rng.range(0, 3_000) };
         self.after(Span(lingers), Next::End(attempt));
     }
 
-    /// The worker gives up; the request may hang on.
+    /// The worker reports a timeout; the request may stay on the wire.
     pub(crate) fn time_out(&mut self, attempt: AttemptId) {
         let now = self.now();
         let Some(request) = self.wire.get_mut(&attempt) else { return };
@@ -287,8 +287,8 @@ impl World {
             return;
         }
         request.told = true;
-        let hangs = request.reaction.as_ref().filter(|_| !request.answered);
-        let hangs = hangs.map_or(Span::ZERO, |reaction| reaction.hangs);
+        let hangs = request.response.as_ref().filter(|_| !request.answered);
+        let hangs = hangs.map_or(Span::ZERO, |response| response.hangs);
         let ends_at = (request.sent_at.unwrap_or(now) + hangs).max(now);
         request.disowned = Mutant::SlotFreedEarly.on();
         let disowned = request.disowned;
@@ -305,24 +305,24 @@ impl World {
         self.at(ends_at, Next::End(attempt));
     }
 
-    /// Nobody wants it any more: the worker closes the connection as soon as it can.
+    /// The engine aborts the attempt: the worker closes the connection as soon as it can.
     pub(crate) fn abort(&mut self, attempt: AttemptId) {
         let Some(request) = self.wire.get_mut(&attempt) else { return };
         request.aborted = true;
         if request.sent_at.is_some() {
-            let lingers = if self.manners.steady { 0 } else { self.rng.range(0, 100_000) };
+            let lingers = if self.conditions.steady { 0 } else { self.rng.range(0, 100_000) };
             self.after(Span(lingers), Next::End(attempt));
         }
     }
 
-    /// The request is really gone from the wire.
+    /// The request leaves the wire.
     pub(crate) fn end(&mut self, attempt: AttemptId) {
         let Some(request) = self.wire.remove(&attempt) else { return };
         if !request.answered {
             self.book.left_the_wire(attempt, self.clock.truth);
         }
         if !request.disowned {
-            let delay = if self.manners.steady { 0 } else { self.rng.range(0, 1_500) };
+            let delay = if self.conditions.steady { 0 } else { self.rng.range(0, 1_500) };
             self.after(Span(delay), Next::TellEnd(attempt));
         }
     }

@@ -1,8 +1,8 @@
 //! The world: one virtual clock, one engine over one store, and everything that happens to them.
 //!
-//! It drives the real turn. Between a turn and its effects lies the commit: until that is over
-//! nothing is started, answered or told, and a crash in between loses the effects but not the
-//! writes.
+//! It drives the real turn. The commit lies between a turn and its effects: until it is over,
+//! nothing is started, answered or published, and a crash in between loses the effects and keeps
+//! the writes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -15,36 +15,36 @@ use paceline_core::{
 use paceline_store::Memory;
 
 use crate::agenda::{Act, Agenda, Next};
-use crate::check::{Answered, Book, Heard};
+use crate::check::{Answered, Book, TurnInput};
 use crate::clock::Clock;
 use crate::counts::Counts;
-use crate::disk::{Disk, Fault, Faulty, TapHandle};
+use crate::disk::{Disk, Fault, FaultyStore, TapHandle};
 use crate::rng::Rng;
-use crate::service::{Reaction, Strict, Temper};
 use crate::trace::{Keep, Trace};
+use crate::upstream::{Behaviour, Response, StrictUpstream};
 use crate::wire::Request;
 
-/// Finished jobs are kept for longer than any world lasts, so that they can be looked at.
+/// Finished jobs are kept for longer than any world lasts, so that the checkers can read them.
 const KEEP_FINISHED: Span = Span::days(3_000);
-/// Turns at one instant that cannot be anything but a loop without end.
+/// This many turns at one moment are an endless loop.
 const MOST_TURNS_AT_ONCE: u32 = 2_000;
 
-/// Whom to answer: submissions by their labels.
+/// The receiver of a reply: the labels of a submission, or none.
 #[derive(Clone, Debug)]
-pub(crate) enum Ticket {
+pub(crate) enum ReplyTo {
     Submit(Vec<u64>),
     Other,
 }
 
-/// How steady the workers and the disk are.
+/// The timing of the workers and the disk.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Manners {
-    /// Everything at once: for stories.
+pub(crate) struct Conditions {
+    /// No random delays: for scenarios.
     pub(crate) steady: bool,
     pub(crate) commit_time: Span,
-    /// Stalls between start and send, in percent.
+    /// The percentage of requests with a stall between start and send.
     pub(crate) stalls: u64,
-    /// Events that are kept at least.
+    /// The least number of events that the engine keeps.
     pub(crate) keeps_events: u64,
 }
 
@@ -54,40 +54,41 @@ pub struct World {
     pub(crate) clock: Clock,
     pub(crate) setup: Setup,
     pub(crate) rng: Rng,
-    pub(crate) manners: Manners,
+    pub(crate) conditions: Conditions,
     pub(crate) trace: Trace,
     pub(crate) book: Book,
     pub(crate) counts: Counts,
-    pub(crate) tempers: BTreeMap<Arc<str>, Temper>,
-    pub(crate) scripts: BTreeMap<(u64, Option<Arc<str>>), VecDeque<Reaction>>,
+    pub(crate) behaviours: BTreeMap<Arc<str>, Behaviour>,
+    pub(crate) scripts: BTreeMap<(u64, Option<Arc<str>>), VecDeque<Response>>,
     pub(crate) latency: Span,
-    pub(crate) strict: BTreeMap<Arc<str>, Strict>,
-    /// Reports of a story, to be looked at.
+    pub(crate) strict: BTreeMap<Arc<str>, StrictUpstream>,
+    /// The reports of a scenario.
     pub(crate) reports: BTreeMap<JobId, Arc<Report>>,
-    /// What callers got whose deadline passed before the end.
+    /// The partial reports of callers whose deadline passed before the end.
     pub(crate) partials: Vec<Arc<Report>>,
     pub(crate) labels: BTreeMap<JobId, u64>,
     pub(crate) by_label: BTreeMap<u64, JobId>,
     pub(crate) next_label: u64,
     pub(crate) wire: BTreeMap<AttemptId, Request>,
-    pub(crate) inbox: Vec<Input<Ticket>>,
+    pub(crate) inbox: Vec<Input<ReplyTo>>,
 
     pub(crate) tap: TapHandle,
     disk: Disk,
-    machine: Option<Machine<Faulty>>,
+    machine: Option<Machine<FaultyStore>>,
     agenda: Agenda,
-    /// A turn whose commit is still on its way.
-    committing: Option<Done<Ticket>>,
+    /// A turn whose commit is in progress.
+    committing: Option<Done<ReplyTo>>,
     wake_at: Option<Time>,
-    /// How long the machine is down after the next promise that is not synced.
+    /// If set, the machine reboots at the next reservation that is not synced, and is down this
+    /// long.
     reboot_at_promise: Option<Span>,
     turns_at_once: u32,
-    /// The engine takes turns without end: there is nothing more to see.
+    /// The engine takes turns without end: the world stops here.
     looping: bool,
-    /// Whether the engine was ever started.
+    /// The engine was started at least once.
     pub(crate) begun: bool,
-    /// Jobs that a story has submitted.
-    pub(crate) wishes: u64,
+    /// The number of jobs that a scenario has submitted.
+    pub(crate) submitted: u64,
 }
 
 impl World {
@@ -97,10 +98,10 @@ impl World {
             book: Book::new(&setup),
             setup,
             rng: Rng::new(seed),
-            manners: Manners::default(),
+            conditions: Conditions::default(),
             trace: Trace::default(),
             counts: Counts::default(),
-            tempers: BTreeMap::new(),
+            behaviours: BTreeMap::new(),
             scripts: BTreeMap::new(),
             latency: Span::secs(1),
             strict: BTreeMap::new(),
@@ -121,7 +122,7 @@ impl World {
             turns_at_once: 0,
             looping: false,
             begun: false,
-            wishes: 0,
+            submitted: 0,
         }
     }
 
@@ -141,7 +142,7 @@ impl World {
         self.at(at, Next::Act(Box::new(act)));
     }
 
-    /// Starts the engine on whatever the disk holds.
+    /// Starts the engine on the present store.
     pub(crate) fn open(&mut self) {
         let store = self.tap.open(&self.disk);
         let clock = &self.clock;
@@ -156,12 +157,12 @@ impl World {
         let (machine, reading) = opened.expect("the simulated disk can be read");
         if engine_time != self.now() {
             let words = format!(
-                "engine time goes on at {} us off the truth",
+                "engine time continues {} us off the true time",
                 engine_time.0.abs_diff(self.now().0)
             );
             self.book.violation("W5", self.clock.truth, words);
         }
-        self.machine = Some(machine.keeping_events(self.manners.keeps_events));
+        self.machine = Some(machine.keeping_events(self.conditions.keeps_events));
         self.wake_at = Some(self.now());
         self.book.opened(&self.setup, reading.now);
     }
@@ -170,7 +171,7 @@ impl World {
         self.machine.is_some()
     }
 
-    /// Everything up to `end`.
+    /// Runs the world up to `end`.
     pub(crate) fn run_until(&mut self, end: Time) {
         while !self.looping {
             let next = self.agenda.first_at();
@@ -219,21 +220,21 @@ impl World {
             return;
         }
         if !self.is_up() && (to_the_engine || matches!(act, Act::Restart(_) | Act::Heal)) {
-            // Whoever finds nobody in comes again.
+            // The process is down: the caller or operator tries again.
             return self.after_act(Span::millis(100), act);
         }
         self.counts.act(&act);
         match act {
             Act::Submit(jobs) => self.take_in(jobs),
-            Act::RunService(name) => self.inbox.push(Input::RunService(name, Ticket::Other)),
-            Act::Cancel(job) => self.inbox.push(Input::Cancel(job, Ticket::Other)),
+            Act::RunService(name) => self.inbox.push(Input::RunService(name, ReplyTo::Other)),
+            Act::Cancel(job) => self.inbox.push(Input::Cancel(job, ReplyTo::Other)),
             Act::CancelSome => {
                 let roll = self.rng.next();
                 if let Some(job) = self.book.some_unfinished(roll) {
-                    self.inbox.push(Input::Cancel(job, Ticket::Other));
+                    self.inbox.push(Input::Cancel(job, ReplyTo::Other));
                 }
             }
-            Act::Lane(lane, act) => self.inbox.push(Input::Lane(lane, act, Ticket::Other)),
+            Act::Lane(lane, act) => self.inbox.push(Input::Lane(lane, act, ReplyTo::Other)),
             Act::Stop(grace) => {
                 if let Some(machine) = &mut self.machine {
                     machine.halt();
@@ -255,16 +256,16 @@ impl World {
                 self.crash(Span::millis(200));
                 self.setup = *setup;
             }
-            // Nobody is there to see a step, and after a reboot nobody could tell.
+            // No process sees a step now, and after a reboot the engine could not detect it.
             Act::StepWall(_) if !self.is_up() || self.clock.rebooted => {}
             Act::StepWall(by) => {
                 self.trace.note(self.clock.truth, format_args!("wall clock steps by {by} us"));
                 self.clock.step_wall(by);
             }
-            Act::Temper(lane, temper) => {
-                self.tempers.insert(lane, temper);
+            Act::Behaviour(lane, behaviour) => {
+                self.behaviours.insert(lane, behaviour);
             }
-            Act::CommitTime(span) => self.manners.commit_time = span,
+            Act::CommitTime(span) => self.conditions.commit_time = span,
             Act::FailCommit(fault) => self.tap.with(|tap| tap.fault = Some(fault)),
             Act::Heal => self.heal(),
         }
@@ -277,10 +278,10 @@ impl World {
     fn take_in(&mut self, jobs: Vec<Submission>) {
         let labels = (self.next_label..).take(jobs.len()).collect();
         self.next_label += jobs.len() as u64;
-        self.inbox.push(Input::Submit(jobs, Ticket::Submit(labels)));
+        self.inbox.push(Input::Submit(jobs, ReplyTo::Submit(labels)));
     }
 
-    /// The process is gone: what it had on the wire was seen, what it knew is lost.
+    /// The process dies. Requests on the wire stay seen by their upstreams, memory is lost.
     pub(crate) fn crash(&mut self, down: Span) {
         self.trace.note(self.clock.truth, format_args!("crash"));
         self.counts.crashes += u64::from(self.machine.is_some());
@@ -302,9 +303,9 @@ impl World {
         }
     }
 
-    /// What was not synced may have been on its way to the disk: in a story none of it was.
+    /// Commits that were not synced may be lost. In a scenario all of them are.
     fn forget_promises(&mut self) {
-        let (steady, rng) = (self.manners.steady, &mut self.rng);
+        let (steady, rng) = (self.conditions.steady, &mut self.rng);
         let survive = |most| if steady { 0 } else { rng.range(0, most) };
         let gone = self.tap.with(|tap| tap.power_cut(survive));
         self.counts.forgotten += gone.len() as u64;
@@ -312,26 +313,26 @@ impl World {
     }
 
     fn heal(&mut self) {
-        self.manners.commit_time = Span::ZERO;
-        self.manners.stalls = 0;
+        self.conditions.commit_time = Span::ZERO;
+        self.conditions.stalls = 0;
         self.reboot_at_promise = None;
         self.tap.with(|tap| tap.fault = None);
-        for temper in self.tempers.values_mut() {
-            *temper = Temper::healthy();
+        for behaviour in self.behaviours.values_mut() {
+            *behaviour = Behaviour::healthy();
         }
         let hanging: Vec<AttemptId> =
             self.wire.iter().filter(|(_, r)| r.sent_at.is_some()).map(|(id, _)| *id).collect();
         for attempt in hanging {
             self.after(Span::secs(1), Next::Answer(attempt));
         }
-        // Work that comes again and again would never come to an end.
+        // Rosters would schedule work for ever.
         self.setup.rosters.clear();
         self.book.no_more_rosters();
         let services = self.setup.services.clone();
-        self.inbox.push(Input::SetServices(services, Vec::new(), Ticket::Other));
+        self.inbox.push(Input::SetServices(services, Vec::new(), ReplyTo::Other));
         for lane in self.book.lane_names() {
             for act in [LaneAct::Resume, LaneAct::Reset] {
-                self.inbox.push(Input::Lane(lane.clone(), act, Ticket::Other));
+                self.inbox.push(Input::Lane(lane.clone(), act, ReplyTo::Other));
             }
         }
     }
@@ -342,7 +343,7 @@ impl World {
         if inputs.is_empty() {
             self.watch_for_loops();
         }
-        let heard: Vec<Heard> = inputs.iter().filter_map(Heard::of).collect();
+        let seen: Vec<TurnInput> = inputs.iter().filter_map(TurnInput::of).collect();
         let machine = self.machine.as_mut().expect("only a running engine takes turns");
         let done = machine.turn(inputs, reading).and_then(|mut done| {
             machine.forget(reading.now, || true)?;
@@ -364,7 +365,7 @@ impl World {
             let done = done.as_ref().ok();
             let answered = done.map(answered);
             let wake_at = done.and_then(|done| done.wake_at);
-            self.book.turn(reading.now, &heard, &writes, answered.as_ref(), wake_at);
+            self.book.turn(reading.now, &seen, &writes, answered.as_ref(), wake_at);
         }
         let Ok(done) = done else {
             self.start_too_early();
@@ -372,20 +373,20 @@ impl World {
             return self.crash(down);
         };
         self.wake_at = done.wake_at;
-        let most = self.manners.commit_time.0;
+        let most = self.conditions.commit_time.0;
         self.committing = Some(done);
         if most == 0 || writes.is_empty() {
             self.effects();
         } else {
-            let least = if self.manners.steady { most } else { 0 };
+            let least = if self.conditions.steady { most } else { 0 };
             let takes = Span(self.rng.range(least, most));
             self.book.busy_until(self.clock.truth + takes);
             self.after(takes, Next::Effects);
         }
     }
 
-    /// Workers that did not wait for the commit are on the wire when it fails: only a broken rule
-    /// has any.
+    /// The commit failed: sends the requests of workers that did not wait for it. Only a mutant has
+    /// any.
     fn start_too_early(&mut self) {
         let lost = self.tap.with(|tap| std::mem::take(&mut tap.lost));
         if Mutant::ReservationNotAwaited.on() {
@@ -408,7 +409,7 @@ impl World {
         }
     }
 
-    /// The commit is over: now, and not before, things may happen.
+    /// The commit is over: its effects may happen now, and not before.
     fn effects(&mut self) {
         let done = self.committing.take().expect("effects follow a commit");
         for event in &done.events {
@@ -436,8 +437,8 @@ impl World {
         }
     }
 
-    fn reply(&mut self, to: &Ticket, reply: Reply) {
-        let (Ticket::Submit(labels), Reply::Submitted(admissions)) = (to, reply) else { return };
+    fn reply(&mut self, to: &ReplyTo, reply: Reply) {
+        let (ReplyTo::Submit(labels), Reply::Submitted(admissions)) = (to, reply) else { return };
         for (&label, admission) in labels.iter().zip(admissions) {
             let at = self.clock.truth;
             match admission {
@@ -460,7 +461,7 @@ impl World {
         }
     }
 
-    /// Whether the engine runs and has nothing left to do.
+    /// Returns `true` if the engine runs and has nothing left to do.
     pub(crate) fn is_idle(&self) -> bool {
         self.machine.as_ref().is_some_and(|machine| machine.core().is_idle())
             && self.inbox.is_empty()
@@ -468,18 +469,18 @@ impl World {
             && self.wire.is_empty()
     }
 
-    pub(crate) fn machine(&self) -> Option<&Machine<Faulty>> {
+    pub(crate) fn machine(&self) -> Option<&Machine<FaultyStore>> {
         self.machine.as_ref()
     }
 
-    /// Hands out the store, at the end of the world.
-    pub(crate) fn close(&mut self) -> Option<Faulty> {
+    /// Returns the store, at the end of the world.
+    pub(crate) fn close(&mut self) -> Option<FaultyStore> {
         self.machine.take().map(Machine::into_store)
     }
 }
 
-/// What a turn told its callers.
-fn answered(done: &Done<Ticket>) -> Answered {
+/// The replies of a turn to its callers.
+fn answered(done: &Done<ReplyTo>) -> Answered {
     let replies = done.replies.iter().filter_map(|(_, reply)| match reply {
         Reply::Submitted(admissions) => Some(admissions.clone()),
         _ => None,

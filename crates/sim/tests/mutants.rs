@@ -1,4 +1,4 @@
-//! The checkers can fail: every rule broken on purpose is noticed.
+//! The checkers notice every rule that is broken on purpose.
 
 use paceline_sim::{MUTANTS, hunt};
 

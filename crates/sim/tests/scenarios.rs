@@ -1,4 +1,4 @@
-//! Stories: each a small world without chance, its whole trace, and the rule that it pins.
+//! Scenarios: small worlds without chance. Each pins a rule by its whole trace.
 
 #[path = "scenarios/answered.rs"]
 mod answered;

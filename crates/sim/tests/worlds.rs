@@ -1,4 +1,4 @@
-//! A first handful of random worlds; the binary runs as many as one has time for.
+//! Five hundred random worlds. The binary `paceline-sim` runs any number.
 
 use paceline_sim::run;
 
@@ -9,14 +9,14 @@ fn no_rule_is_broken_in_five_hundred_worlds() {
         let broken: Vec<String> = ran.violations.iter().map(ToString::to_string).collect();
         assert!(
             broken.is_empty(),
-            "{}\ncargo run --release -p paceline-sim -- --seed {seed} --trace",
+            "{}\nreplay: cargo run --release -p paceline-sim -- --seed {seed} --trace",
             broken.join("\n")
         );
     }
 }
 
 #[test]
-fn the_same_seed_tells_the_same_story() {
+fn the_same_seed_gives_the_same_trace() {
     for seed in [1, 7, 24, 49] {
         let (once, again) = (run(seed, true), run(seed, true));
         assert_eq!(once.fingerprint, again.fingerprint, "seed {seed}");

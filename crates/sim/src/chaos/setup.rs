@@ -32,7 +32,7 @@ pub(super) fn setup(rng: &mut Rng) -> Setup {
         settings.across_lanes = AcrossLanes::Turns;
     }
     let count = rng.range(1, 5) as usize;
-    // Beside them there may be room for all that templates make, or for one or two.
+    // Templates may create any number of lanes beside these, or only one or two.
     settings.max_lanes = n(count as u64 + *rng.pick(&[1, 2, 1_000, 1_000, 1_000, 1_000]));
     let names = ["nyaa", "arxiv", "dblp", "crossref", "tracker"];
     let mut lanes: Vec<(Arc<str>, Limits)> =
@@ -64,7 +64,7 @@ pub(super) fn setup(rng: &mut Rng) -> Setup {
     Setup { settings, lanes, groups, kinds, services, rosters }
 }
 
-/// Gives lanes and groups what a world has more of.
+/// Changes lanes and groups by the emphasis of the world.
 pub(super) fn flavoured(setup: &mut Setup, rng: &mut Rng, flavour: Flavour) {
     let lanes = setup.lanes.iter_mut().map(|(_, limits)| limits);
     match flavour {
@@ -153,19 +153,19 @@ fn limits(rng: &mut Rng) -> Limits {
     limits
 }
 
-/// Shares of the gap that do not fall with priority, or are none.
+/// Shares of the gap that are not ordered by priority, or are zero.
 fn odd_shares(rng: &mut Rng) -> [Portion; 4] {
     let (all, half, none) = (Portion::ONE, Portion::thousandths(500), Portion::ZERO);
     *rng.pick(&[[all, all, all, half], [all, all, half, none], [half, none, all, half]])
 }
 
-/// Other limits, as often as not in another group.
+/// Other limits, half of the time in another group.
 pub(super) fn changed(old: &Limits, rng: &mut Rng) -> Limits {
     let new = limits(rng);
     if rng.one_in(2) { Limits { group: old.group.clone(), ..new } } else { new }
 }
 
-/// The same lanes, some with other limits and in other groups, and some not at all.
+/// The configuration with some lanes changed, moved to other groups, or removed.
 pub(super) fn other_limits(setup: &Setup, rng: &mut Rng) -> Setup {
     let mut setup = setup.clone();
     setup.lanes.retain(|(name, _)| !PASSING.contains(&&**name) || !rng.one_in(3));

@@ -8,11 +8,11 @@ use paceline_core::{Due, JobSpec, OnDuplicate, Priority, Span, Submission, Time,
 use super::setup::n;
 use super::{Flavour, PASSING, some_lane};
 use crate::agenda::Act;
-use crate::clock::DAWN;
+use crate::clock::WORLD_START;
 use crate::rng::Rng;
 use crate::world::World;
 
-/// What the work of a world is like: one job in so many has each of these.
+/// How common each property is among the jobs of a world: one job in this many has it.
 #[derive(Clone, Copy)]
 pub(super) struct Habits {
     tenant: u64,
@@ -35,7 +35,7 @@ impl Habits {
     }
 }
 
-/// Plans what is submitted, and says when.
+/// Schedules submissions and returns their moments.
 pub(super) fn work(
     world: &mut World,
     rng: &mut Rng,
@@ -44,11 +44,11 @@ pub(super) fn work(
     habits: Habits,
 ) -> Vec<Time> {
     let mut moments = Vec::new();
-    let span = end.since(DAWN).0;
+    let span = end.since(WORLD_START).0;
     let bursts = rng.range(3, 40);
     let mut left = rng.range(10, most);
     for _ in 0..bursts {
-        let at = DAWN + Span(rng.range(0, span));
+        let at = WORLD_START + Span(rng.range(0, span));
         let size = rng.range(1, 12).min(left);
         left -= size;
         if size == 0 {
@@ -69,7 +69,7 @@ pub(super) fn work(
     moments
 }
 
-/// Random work.
+/// A random job.
 fn submission(world: &World, rng: &mut Rng, at: Time, habits: Habits) -> Submission {
     let kind = *rng.pick(&["fetch", "fetch", "fetch", "fetch", "pay", "visit"]);
     let kind = if rng.one_in(habits.permit) { "permit" } else { kind };
@@ -78,7 +78,7 @@ fn submission(world: &World, rng: &mut Rng, at: Time, habits: Habits) -> Submiss
         let mut stage: Vec<Arc<str>> = Vec::new();
         for _ in 0..*rng.pick(&[1, 1, 1, 2, 3]) {
             let lane = some_lane(world, rng);
-            // What outlives its process needs its lane to be taken up.
+            // A call that outlives its process needs its lane to be taken up again.
             let wanted = kind != "permit" || !PASSING.contains(&&*lane);
             if wanted && !stage.contains(&lane) {
                 stage.push(lane);
@@ -117,7 +117,7 @@ fn submission(world: &World, rng: &mut Rng, at: Time, habits: Habits) -> Submiss
         spec.retry.attempts = attempts;
     }
     if kind == "permit" {
-        // One who makes its own call makes it once.
+        // The holder of a permit makes its own request, once.
         spec.retry.attempts = NonZeroU16::MIN;
     }
     let mut job = Submission::new(spec, rng.next().to_le_bytes().as_slice().into());
@@ -132,7 +132,7 @@ fn submission(world: &World, rng: &mut Rng, at: Time, habits: Habits) -> Submiss
     job
 }
 
-/// More than 1, up to what its lanes could ever take at once.
+/// A cost above 1, at most the smallest window of its lanes.
 fn cost(world: &World, spec: &JobSpec, rng: &mut Rng) -> NonZeroU32 {
     let lanes = world.setup.lanes.iter();
     let lanes = lanes.filter(|(name, _)| spec.stages.iter().flatten().any(|lane| lane == name));

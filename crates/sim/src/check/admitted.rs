@@ -1,5 +1,5 @@
-//! What callers were told, against what they asked for: due moments, callers and room are taken from
-//! the submissions, and the engine's records must agree (B1, D1, W2, W5, Q1).
+//! Answers to callers: due moments, deadlines and room are computed from the submissions, and the
+//! records of the engine must agree (B1, D1, W2, W5, Q1).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,13 +10,14 @@ use paceline_core::{
 };
 
 use super::jobs::{CallBook, JobBook, State, Wanted};
-use super::{Book, Heard};
+use super::{Book, TurnInput};
 
-/// Calls that may have taken room in a turn: in a queue, asking the cache, or sharing a request.
+/// Calls that may have taken room in a turn: in a queue, during a cache lookup, or sharing a
+/// request.
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
     by_lane: BTreeMap<Arc<str>, usize>,
-    /// Those that keep a worker: others count for their lane alone.
+    /// Calls that occupy a worker. Other calls count for their lane alone.
     in_all: usize,
 }
 
@@ -30,30 +31,30 @@ impl Candidates {
 /// The answers to the submissions of one turn, list by list.
 pub(crate) type Answers = Vec<Vec<Result<Admission, SubmitError>>>;
 
-/// What a turn answered; nothing where its commit failed and nobody was told.
+/// The answers of a turn. There are none if its commit failed.
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) answers: Answers,
-    /// Jobs of which callers were told what there was at their deadline.
+    /// Jobs with a partial report for a caller whose deadline passed.
     pub(crate) partials: Vec<JobId>,
 }
 
 impl Book {
-    /// Goes through what a turn heard a second time, in order, now that its writes are known.
-    pub(super) fn check_answers(&mut self, heard: &[Heard], answered: Option<&Answered>) {
+    /// Goes through the inputs of a turn a second time, in order, after its writes.
+    pub(super) fn check_answers(&mut self, inputs: &[TurnInput], answered: Option<&Answered>) {
         let Some(answered) = answered else {
-            // Callers may have joined, and none was told: what is durable counts.
+            // Callers may have joined without an answer: the durable records count.
             let books = self.jobs.values_mut();
             return books.for_each(|job| job.callers = expanded(&job.recorded));
         };
         let before = self.deadlines_pass();
-        // In which order limits changed and jobs came is not modelled.
-        let steady = !heard.iter().any(|heard| matches!(heard, Heard::Lane(..)));
+        // The order of changed limits and submissions is not modelled.
+        let steady = !inputs.iter().any(|input| matches!(input, TurnInput::Lane(..)));
         let mut fresh = Vec::new();
         let mut answers = answered.answers.iter();
-        for heard in heard {
-            match heard {
-                Heard::Submit(jobs) => {
+        for input in inputs {
+            match input {
+                TurnInput::Submit(jobs) => {
                     let answers = answers.next().into_iter().flatten();
                     for (submission, answer) in jobs.iter().zip(answers) {
                         if steady {
@@ -67,7 +68,7 @@ impl Book {
                         }
                     }
                 }
-                Heard::Cancel(job) => self.caller_leaves(*job),
+                TurnInput::Cancel(job) => self.caller_leaves(*job),
                 _ => {}
             }
         }
@@ -76,7 +77,7 @@ impl Book {
         self.check_callers();
     }
 
-    /// W5, D1: what is durable is what was asked for.
+    /// W5, D1: the durable record equals the submission.
     fn check_admission(&mut self, submission: &Submission, admission: &Admission) {
         let now = self.now;
         let deadline = submission.deadline.map_or(Time::NEVER, |span| now.time + span);
@@ -99,14 +100,14 @@ impl Book {
             job.wanted_payload = Some(submission.payload.clone());
         }
         if matches!(admission, Admission::Accepted(_)) && *job.spec != submission.spec {
-            wrong.push(("B1", format!("job {id} is another than was submitted")));
+            wrong.push(("B1", format!("job {id} is not the job that was submitted")));
         }
         for (rule, words) in wrong {
             self.broken(rule, words);
         }
     }
 
-    /// The caller that would wait longest leaves; the last one takes the job along.
+    /// A cancel removes the caller that would wait longest. The last caller cancels the job.
     fn caller_leaves(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         job.callers.sort_unstable();
@@ -115,7 +116,7 @@ impl Book {
         }
     }
 
-    /// Callers whose deadline has passed leave; says of which jobs that others still want.
+    /// Removes callers whose deadline has passed. Returns the jobs that have other callers.
     fn deadlines_pass(&mut self) -> Vec<JobId> {
         let now = self.now.time;
         let mut passed = Vec::new();
@@ -135,10 +136,13 @@ impl Book {
         let silent = passed.difference(&told).find(known).copied();
         let untimely = told.difference(passed).find(known).copied();
         if let Some(job) = silent {
-            self.broken("D1", format!("a caller of job {job} has run out of time, untold"));
+            self.broken("D1", format!("a deadline of job {job} passed without a partial report"));
         }
         if let Some(job) = untimely {
-            self.broken("D1", format!("a caller of job {job} was told before its deadline"));
+            self.broken(
+                "D1",
+                format!("a caller of job {job} got a partial report before its deadline"),
+            );
         }
     }
 
@@ -146,14 +150,14 @@ impl Book {
     fn check_callers(&mut self) {
         let mut wrong = Vec::new();
         for (id, job) in &mut self.jobs {
-            // Runs of services are joined by those who run them by hand.
+            // An operator who runs a service by hand joins its run.
             if &*job.spec.kind == SERVICE_KIND {
                 job.callers = expanded(&job.recorded);
                 continue;
             }
             let wanted = std::mem::replace(&mut job.wanted_due, Wanted::Nothing);
             if wanted != Wanted::Nothing && wanted != Wanted::of(job.due) {
-                let words = format!("job {id} is due at {:?}, wanted was {wanted:?}", job.due);
+                let words = format!("job {id} is due at {:?}, expected was {wanted:?}", job.due);
                 wrong.push(("W5", words));
             }
             if job.wanted_payload.take().is_some_and(|wanted| wanted != job.payload) {
@@ -174,7 +178,7 @@ impl Book {
         }
     }
 
-    /// Q1: a job is refused only where there is no room, and accepted only where there is some.
+    /// Q1: a job is refused only if there is no room, and accepted only if there is room.
     fn check_room_for(
         &mut self,
         submission: &Submission,
@@ -182,7 +186,7 @@ impl Book {
         fresh: &[JobId],
     ) {
         let spec = &submission.spec;
-        // A job that is replaced begins at its own priority.
+        // A replacement begins at the priority of the job that it replaces.
         let is_urgent = |of: Priority| of == Priority::Interactive;
         let interactive = is_urgent(submission.priority.unwrap_or_default())
             && self.same_key(spec).is_none_or(|job| is_urgent(job.priority));
@@ -227,7 +231,7 @@ impl Book {
         }
     }
 
-    /// How many calls would begin with a job: its own, or those of one that it replaces.
+    /// The number of calls that begin with a job: its own, or those of the job that it replaces.
     fn calls_to_begin(&self, spec: &JobSpec, own: usize) -> usize {
         let open = self.same_key(spec).into_iter().flat_map(|job| &job.calls);
         own.max(open.filter(|call| call.state != State::Settled).count())
@@ -238,7 +242,7 @@ impl Book {
         self.jobs.get(self.keys.get(spec.key.as_ref()?)?)
     }
 
-    /// A refused caller comes again in a second at the earliest; nobody knows when a pause ends.
+    /// The moment to retry is at least a second away. A paused lane has none.
     fn wrong_moment(&self, lane: &Arc<str>, retry_at: Option<Time>) -> Option<String> {
         let retry_at = retry_at?;
         let paused =
@@ -251,22 +255,23 @@ impl Book {
         self.workers_of(paceline_core::CallId { job, index: 0 }) == 1
     }
 
-    /// Calls that certainly waited when this turn heard of a job: on one lane, or in all.
+    /// Calls that certainly waited when this turn admitted a job: on one lane, or in all.
     fn waited(&self, lane: Option<&Arc<str>>, fresh: &[JobId]) -> usize {
         let now = self.now.time;
         let jobs = self.jobs.iter().filter(|(id, job)| {
-            // Where a job waited that was put off or brought forward in this turn is not modelled.
+            // The place of a job whose due moment was replaced in this turn is not modelled.
             let plain = !job.parked && !job.replaced && !fresh.contains(id);
             plain && (lane.is_some() || self.keeps_worker(**id))
         });
         let calls = jobs.flat_map(|(_, job)| &job.calls);
         let here = calls.filter(|call| lane.is_none_or(|lane| call.lane == *lane));
-        let waited = here
-            .filter(|call| call.state == State::Waiting && call.tries == 0 && call.joined_at < now);
+        let waited = here.filter(|call| {
+            call.state == State::Waiting && call.attempts == 0 && call.joined_at < now
+        });
         let fresh = self.fresh_on(lane, fresh).filter(|(id, call)| {
             let waits = matches!(call.state, State::Waiting | State::Shared);
             let counts = lane.is_some() || self.keeps_worker(*id);
-            waits && counts && call.tries == 0 && call.joined_at == now
+            waits && counts && call.attempts == 0 && call.joined_at == now
         });
         waited.count() + fresh.count()
     }
@@ -283,19 +288,19 @@ impl Book {
         calls.filter(move |(_, call)| call.stage == 0 && lane.is_none_or(|lane| call.lane == *lane))
     }
 
-    /// Counts those that may take room when a turn begins; those that come in it are added as they
-    /// are written.
-    pub(super) fn count_candidates(&mut self, heard: &[Heard]) {
+    /// Counts the calls that may take room when a turn begins. Calls of this turn are added when
+    /// they are written.
+    pub(super) fn count_candidates(&mut self, inputs: &[TurnInput]) {
         let mut counts = Candidates::default();
         let aside = |job: &JobBook| job.parked || job.delayed && self.is_later(job.due);
         for (&id, job) in self.jobs.iter().filter(|(_, job)| !aside(job)) {
             let keeps_worker = self.keeps_worker(id);
-            let moves = job.calls.iter().any(|call| self.may_settle(job, call, heard));
+            let moves = job.calls.iter().any(|call| self.may_settle(job, call, inputs));
             for call in &job.calls {
                 let takes = match call.state {
                     State::Waiting | State::Shared | State::Due => true,
                     State::Staged => moves,
-                    State::Running(attempt) => is_told(attempt, heard),
+                    State::Running(attempt) => is_reported(attempt, inputs),
                     State::Backoff(until) => until <= self.now.time,
                     State::Parked | State::Settled => false,
                 };
@@ -307,19 +312,19 @@ impl Book {
         self.may_have_waited = counts;
     }
 
-    /// Whether a call may settle before a submission of this turn is looked at, so that the next
-    /// stage of its job joins the queues.
-    fn may_settle(&self, job: &JobBook, call: &CallBook, heard: &[Heard]) -> bool {
+    /// Returns `true` if a call may settle before a submission of this turn is admitted, so that
+    /// the next stage of its job joins the queues.
+    fn may_settle(&self, job: &JobBook, call: &CallBook, inputs: &[TurnInput]) -> bool {
         match call.state {
             State::Shared | State::Due => true,
             State::Waiting => job.spec.start_within.is_some(),
-            State::Running(attempt) => is_told(attempt, heard),
+            State::Running(attempt) => is_reported(attempt, inputs),
             State::Backoff(until) => until <= self.now.time,
             State::Staged | State::Parked | State::Settled => false,
         }
     }
 
-    /// A job that waited to be due begins in this turn.
+    /// Counts a delayed job that begins in this turn.
     pub(super) fn count_begun(&mut self, id: JobId) {
         let keeps_worker = self.keeps_worker(id);
         for call in self.jobs.get(&id).into_iter().flat_map(|job| &job.calls) {
@@ -329,15 +334,15 @@ impl Book {
         }
     }
 
-    /// A move has added a call.
+    /// Counts a call that a move added.
     pub(super) fn count_added(&mut self, id: JobId, lane: &Arc<str>) {
         let keeps_worker = self.keeps_worker(id);
         self.may_have_waited.add(lane, keeps_worker);
     }
 }
 
-fn is_told(attempt: AttemptId, heard: &[Heard]) -> bool {
-    heard.iter().any(|heard| matches!(heard, Heard::Told(told, ..) if *told == attempt))
+fn is_reported(attempt: AttemptId, inputs: &[TurnInput]) -> bool {
+    inputs.iter().any(|input| matches!(input, TurnInput::Told(told, ..) if *told == attempt))
 }
 
 fn submission_is_new(submission: &Submission, wall: Time) -> bool {

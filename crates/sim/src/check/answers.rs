@@ -1,4 +1,4 @@
-//! What the cache must know: from what upstreams said and from the settings alone (C1, C2).
+//! The cache, computed from the responses of upstreams and the settings alone (C1, C2).
 
 use std::sync::Arc;
 
@@ -6,19 +6,19 @@ use paceline_core::{AttemptId, AttemptResult, Blob, CachedAnswer, Outcome, Time,
 
 use super::Book;
 
-/// An answer that is kept.
+/// A cached outcome.
 #[derive(Clone, Debug)]
-pub(super) struct Kept {
+pub(super) struct Cached {
     outcome: Outcome,
     until: Time,
-    heard_at: Time,
-    /// What was known before, if both came in one turn.
+    reported_at: Time,
+    /// The previous outcome, if both came in one turn.
     before: Option<Outcome>,
 }
 
 impl Book {
-    /// A worker brought an answer: found or empty, it is kept for as long as the settings say.
-    pub(super) fn answer_heard(&mut self, attempt: AttemptId, told: &AttemptResult) {
+    /// A worker reported a result. Found or empty, it is cached for the time in the settings.
+    pub(super) fn apply_to_cache(&mut self, attempt: AttemptId, told: &AttemptResult) {
         let now = self.now.time;
         let (outcome, keep) = match &told.verdict {
             Verdict::Done { conclusive, value } => {
@@ -28,7 +28,7 @@ impl Book {
             Verdict::Empty => (Outcome::Empty, self.setup.settings.empty_for),
             _ => return,
         };
-        let Some(lane) = self.tries.get(&attempt).cloned() else { return };
+        let Some(lane) = self.attempts.get(&attempt).cloned() else { return };
         let known = self.lanes.get(&lane).and_then(|lane| lane.find(attempt));
         let known = known.filter(|known| !known.told && !known.ended);
         let Some(key) = known.and_then(|known| known.cache_key.clone()) else { return };
@@ -36,15 +36,15 @@ impl Book {
         let before = match &kept {
             std::collections::btree_map::Entry::Occupied(known) => {
                 let known = known.get();
-                (known.heard_at == now).then(|| known.outcome.clone())
+                (known.reported_at == now).then(|| known.outcome.clone())
             }
             std::collections::btree_map::Entry::Vacant(_) => None,
         };
-        let (until, heard_at) = (now + keep, now);
-        kept.insert_entry(Kept { outcome, until, heard_at, before });
+        let (until, reported_at) = (now + keep, now);
+        kept.insert_entry(Cached { outcome, until, reported_at, before });
     }
 
-    /// The engine keeps an answer: as it was heard, and no longer or shorter than it may.
+    /// Checks an entry that the engine writes: the outcome as reported, and its expiry.
     pub(super) fn check_kept(&mut self, answer: &CachedAnswer) {
         let known = self.answers.get(&(answer.lane.clone(), answer.key.clone()));
         let value = answer.value.as_ref().map_or(Outcome::Empty, |found| Outcome::Done {
@@ -57,19 +57,20 @@ impl Book {
         });
         if !honest {
             let until = crate::clock::seconds(answer.expires_at);
-            let words = format!("an answer of {} is kept until {until}, known is", answer.lane);
+            let words =
+                format!("an outcome of {} is cached until {until}, expected was", answer.lane);
             let known = known.map(|known| crate::clock::seconds(known.until));
             self.broken("C2", format!("{words} {known:?}"));
         }
     }
 
-    /// Whether the cache knows the answer to this.
+    /// Returns `true` if the cache has an outcome for this key.
     pub(super) fn is_answered(&self, lane: &Arc<str>, key: &Blob) -> bool {
         let known = self.answers.get(&(lane.clone(), key.clone()));
         known.is_some_and(|known| self.now.time < known.until)
     }
 
-    /// Whether this is what the cache says.
+    /// Returns `true` if the cache has this outcome for this key.
     pub(super) fn is_from_cache(&self, lane: &Arc<str>, key: Blob, outcome: &Outcome) -> bool {
         let known = self.answers.get(&(lane.clone(), key));
         known.filter(|known| self.now.time < known.until).is_some_and(|known| {

@@ -1,4 +1,4 @@
-//! Lanes that a template made are dropped only when they are as good as new (L10).
+//! Lanes of a template are dropped only if their state equals a fresh one (L10).
 
 use paceline_core::{LaneId, Time};
 
@@ -6,7 +6,7 @@ use super::Book;
 use super::lanes::LaneBook;
 
 impl Book {
-    /// The engine forgets a lane: what the book knows of it must bind nothing.
+    /// Checks that a lane which the engine drops has no state that matters.
     pub(super) fn dropped(&mut self, id: LaneId) {
         let Some(name) = self.lane_ids.remove(&id) else { return };
         let now = self.now.time;
@@ -19,13 +19,13 @@ impl Book {
     }
 }
 
-/// What distinguishes a lane from a fresh one.
+/// The difference between a lane and a fresh one, if there is one.
 fn remembers(lane: &LaneBook, now: Time) -> Option<&'static str> {
     let windows = lane.limits().windows.iter().zip(&lane.rules.since);
     let mut spent = windows.flat_map(|(window, &since)| {
-        let tries = lane.tries.iter().filter(move |t| !t.unused && t.counts_at >= since);
-        let tries = tries.filter(move |t| !lane.was_over(t, since));
-        tries.map(|t| t.counts_at + window.rate.per)
+        let attempts = lane.attempts.iter().filter(move |t| !t.unused && t.counts_at >= since);
+        let attempts = attempts.filter(move |t| !lane.was_over(t, since));
+        attempts.map(|t| t.counts_at + window.rate.per)
     });
     let binds = [
         (lane.held() > 0, "with a request under way"),
@@ -33,7 +33,7 @@ fn remembers(lane: &LaneBook, now: Time) -> Option<&'static str> {
         (lane.cooldown_until > now, "cooling"),
         (lane.failures > 0 || lane.rung > 0, "after failures"),
         (!lane.slowed.is_over(), "slowed"),
-        (lane.announced.is_some(), "told of limits"),
+        (lane.announced.is_some(), "with announced limits"),
         (spent.any(|until| until > now), "with attempts that count"),
     ];
     binds.into_iter().find_map(|(binds, words)| binds.then_some(words))

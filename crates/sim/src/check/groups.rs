@@ -1,23 +1,24 @@
-//! Groups, counted a second time: which of them count an attempt, and since when (L9).
+//! Groups, modelled a second time: which of them count an attempt, and since when (L9).
 
 use paceline_core::{AttemptId, Limits, Span, Time};
 
 use super::Book;
-use super::lanes::{LaneBook, Try, window_opening};
+use super::lanes::{AttemptBook, LaneBook, window_opening};
 use super::wire::held;
 
 /// A group that counts an attempt.
 #[derive(Clone, Debug)]
 pub(super) struct Member {
     group: String,
-    /// What was promised up to here could not know that the group counts it.
+    /// Reservations up to this one were made before the group counted the attempt.
     unseen_by: AttemptId,
-    /// Its lane left the group before its start was known: there it counts at this moment.
+    /// The lane left the group before the start was known: the group counts the attempt at this
+    /// moment.
     left_at: Option<Time>,
 }
 
 impl Member {
-    /// The group of an attempt that is promised.
+    /// The group of a new attempt.
     pub(super) fn of_new(limits: &Limits, attempt: AttemptId) -> Vec<Member> {
         let unseen_by = AttemptId(attempt.0 - 1);
         let member = |group: &String| Member { group: group.clone(), unseen_by, left_at: None };
@@ -48,10 +49,10 @@ impl Membership {
     }
 }
 
-impl Try {
-    /// After a restart the groups count it that the store names. A promise that went with a power
-    /// cut is none of its: another may have its number. What left no trace in the store is counted by
-    /// none that did not count it before.
+impl AttemptBook {
+    /// After a restart, the groups that the store names count the attempt. A reservation that a
+    /// power cut lost belongs to none, because its number is used again. An attempt that left no
+    /// trace in the store is counted only by the groups that counted it before.
     pub(super) fn regrouped(&mut self, memberships: &[Membership]) {
         if self.unused {
             self.groups.iter_mut().for_each(|of| of.left_at = None);
@@ -62,14 +63,14 @@ impl Try {
 }
 
 impl LaneBook {
-    /// The lane changes groups while it runs. What may still arrive counts in both: in the one that
-    /// it left where it was charged, in the other as ever.
+    /// The lane changes groups while it runs. Attempts that may still arrive count in both: at the
+    /// charged moment in the group that it left, as usual in the new one.
     pub(super) fn regroup(&mut self, to: Option<&String>, newest: AttemptId, now: Time) {
         if self.limits().group.as_ref() == to {
             return;
         }
         let mut first = newest.0 + 1;
-        for t in self.tries.iter_mut().filter(|t| !t.ended && !t.unused) {
+        for t in self.attempts.iter_mut().filter(|t| !t.ended && !t.unused) {
             if !t.start_known {
                 let counts_at = t.counts_at;
                 t.groups.iter_mut().for_each(|of| of.left_at = of.left_at.or(Some(counts_at)));
@@ -83,7 +84,7 @@ impl LaneBook {
         self.change_membership(to, newest, first);
     }
 
-    /// The configuration names another group than the store: that one counts what comes.
+    /// The configuration names another group than the store. The new group counts later attempts.
     pub(super) fn group_at_start(&mut self, to: Option<&String>, newest: AttemptId) {
         let known = self.memberships.iter().find(|of| of.last == Membership::LASTS);
         if known.map(|of| &of.group) != to {
@@ -100,13 +101,14 @@ impl LaneBook {
 }
 
 impl Book {
-    /// A request arrives: does its group allow that? What a lane brought along when it joined counts
-    /// for whatever was promised after that.
-    pub(super) fn check_group(&mut self, name: &str, known: &Try, at: Time) {
+    /// Checks the group of a request that arrives. The attempts that a lane had when it joined the
+    /// group bind the reservations made after that.
+    pub(super) fn check_group(&mut self, name: &str, known: &AttemptBook, at: Time) {
         let Some(group) = self.groups.get(name).cloned() else { return };
-        let counts =
-            |t: &&Try| t.groups.iter().any(|of| of.group == name && of.unseen_by < known.id);
-        let members = || self.lanes.values().flat_map(|lane| &lane.tries).filter(counts);
+        let counts = |t: &&AttemptBook| {
+            t.groups.iter().any(|of| of.group == name && of.unseen_by < known.id)
+        };
+        let members = || self.lanes.values().flat_map(|lane| &lane.attempts).filter(counts);
         let others = members().filter(|t| t.id != known.id).filter_map(|t| t.sent_at);
         let last = others.filter(|&sent| sent >= group.changed_at).max();
         let gap = group.limits.every.unwrap_or(Span::ZERO);
@@ -120,7 +122,7 @@ impl Book {
                 broken.push(format!("group {name}: {held} within {}", window.rate));
             }
         }
-        // What a lane brought along when it joined counts for what was promised after that.
+        // The attempts that a lane had when it joined bind later reservations.
         let lanes = self.lanes.values().filter(|lane| lane.limits().group.as_deref() == Some(name));
         let lanes = lanes.filter(|lane| !lane.gone && lane.grouped_after < known.id);
         let seen = lanes.flat_map(LaneBook::on_the_wire).count();
@@ -132,13 +134,13 @@ impl Book {
         }
     }
 
-    /// When the lane's group lets another call of this cost go.
+    /// When the group of a lane opens for a call of this cost.
     pub(super) fn group_opening(&self, limits: &Limits, cost: u32) -> Time {
         let Some(name) = &limits.group else { return Time::ZERO };
         let Some(group) = self.groups.get(name) else { return Time::ZERO };
         let spent = || {
-            let tries = self.lanes.values().flat_map(|lane| &lane.tries);
-            tries.flat_map(move |t| {
+            let attempts = self.lanes.values().flat_map(|lane| &lane.attempts);
+            attempts.flat_map(move |t| {
                 let members = t.groups.iter().filter(move |of| of.group == *name);
                 let counted = members.filter(|of| !t.unused || of.left_at.is_some());
                 counted.map(|of| (of.left_at.unwrap_or(t.counts_at), t.cost))
@@ -163,8 +165,8 @@ impl Book {
         group.limits.in_flight.is_none_or(|most| held < most.get())
     }
 
-    /// How long the groups that count an attempt remember it.
-    pub(super) fn groups_remember(&self, t: &Try) -> Span {
+    /// How long an attempt matters to the groups that count it.
+    pub(super) fn groups_remember(&self, t: &AttemptBook) -> Span {
         let groups = t.groups.iter().filter_map(|of| self.groups.get(&of.group));
         let windows = groups.flat_map(|group| &group.limits.windows);
         windows.map(|window| window.rate.per).max().unwrap_or(Span::ZERO)

@@ -1,4 +1,4 @@
-//! Jobs and calls as promised: every state from durable writes, every outcome looked at once.
+//! The model of jobs and calls: states from durable writes, each outcome checked once.
 
 use std::sync::Arc;
 
@@ -20,9 +20,9 @@ pub(super) enum State {
     Waiting,
     Backoff(Time),
     Running(AttemptId),
-    /// Shares its fate with others by its cache key: where it waits is not modelled.
+    /// Shares a request with other calls by its cache key. Its place in the queue is not modelled.
     Shared,
-    /// Its lane is configured no more.
+    /// Its lane is not configured.
     Parked,
     Settled,
 }
@@ -34,9 +34,9 @@ pub(super) struct CallBook {
     pub(super) stage: u16,
     pub(super) state: State,
     pub(super) joined_at: Time,
-    /// Whether the store knows when it joined.
+    /// The store has the moment when it joined.
     pub(super) place_durable: bool,
-    /// Whether the store knows anything of it but its job.
+    /// The store has a record of the call.
     pub(super) recorded: bool,
     /// Its budget when it joined the queue (W1).
     pub(super) max_wait: Option<Span>,
@@ -44,30 +44,30 @@ pub(super) struct CallBook {
     pub(super) refused: bool,
     /// Requests that were not processed (L7).
     pub(super) unprocessed: u16,
-    /// Times it was throttled (L6), and times the process died under it (B2).
+    /// How often it was throttled (L6), and how often the process died during its attempt (B2).
     pub(super) throttles: u16,
     pub(super) crashes: u16,
-    /// Requests that were made for it, as far as the engine could know (J1).
+    /// Requests that were made for it, as far as the engine can know (J1).
     pub(super) made: u32,
-    /// When the last of them was told.
+    /// When the last verdict was reported.
     pub(super) told_at: Time,
-    /// The process after the last one that died under it opened then.
+    /// When the process opened that followed the last crash during its attempt.
     pub(super) survived_at: Time,
-    /// Its own payload, if a move gave it one (J7).
+    /// The payload that a move gave it (J7).
     pub(super) payload: Option<Blob>,
-    /// It has to settle in this turn.
+    /// It has no attempts left and must settle in this turn.
     pub(super) through: bool,
-    /// What its last attempt makes of it, if that settles it.
+    /// The outcome of its last attempt, if that settles it.
     pub(super) brought: Option<Outcome>,
-    /// What others' attempts count for it is not known.
+    /// The model does not know which attempts of other calls count for it.
     pub(super) unsure: bool,
-    /// Where it was when it settled, or when its lane went.
+    /// Its state before it settled or was parked.
     pub(super) was: State,
-    pub(super) tries: u32,
+    pub(super) attempts: u32,
     pub(super) outcome: Option<Outcome>,
 }
 
-/// When a caller of this turn wants a job.
+/// The due moment that a caller of this turn asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     Nothing,
@@ -86,27 +86,27 @@ impl Wanted {
 pub(super) struct JobBook {
     pub(super) spec: Arc<JobSpec>,
     pub(super) priority: Priority,
-    /// As first submitted (D3).
+    /// The priority of the first submission (D3).
     pub(super) submitted_as: Priority,
     pub(super) named: bool,
     pub(super) due: Option<DueAt>,
-    /// What a caller asked for in this turn, if one did.
+    /// The due moment that a caller asked for in this turn.
     pub(super) wanted_due: Wanted,
     pub(super) submitted_at: Time,
     pub(super) delayed: bool,
     pub(super) parked: bool,
-    /// Until when each caller waits, as they said; `Time::NEVER` for ever (D1).
+    /// The deadline of each caller, by the submissions; `Time::NEVER` without one (D1).
     pub(super) callers: Vec<Time>,
-    /// The same as it is durable.
+    /// The deadlines of the callers, by the store.
     pub(super) recorded: Callers,
-    /// Its due moment was replaced: it entered the queue by another door (D1).
+    /// Its due moment was replaced, so it joins the queue without a submission (D1).
     pub(super) replaced: bool,
-    /// When a caller last left it to the others.
+    /// When a caller last left it while others stayed.
     pub(super) detached_at: Time,
-    /// As the store knows it, and as a caller of this turn gave it.
+    /// The payload by the store, and by a submission of this turn.
     pub(super) payload: Blob,
     pub(super) wanted_payload: Option<Blob>,
-    /// Where this turn's moves lead, and what each of them carries (J7).
+    /// The moves of this turn, with the payload of each (J7).
     pub(super) moves: Vec<Move>,
     pub(super) calls: Vec<CallBook>,
 }
@@ -160,7 +160,7 @@ impl Book {
         }
     }
 
-    /// Whether work waits until it is due: what is due very soon begins at once (W5).
+    /// Returns `true` if work waits until it is due. Work due within `lead` begins at once (W5).
     pub(super) fn is_later(&self, due: Option<DueAt>) -> bool {
         let lead = self.setup.settings.lead;
         due.is_some_and(|due| match due {
@@ -169,7 +169,7 @@ impl Book {
         })
     }
 
-    /// From when on a job that begins now stands in its queues.
+    /// The moment that orders a job which begins now in its queues.
     fn begins_at(&self, due: Option<DueAt>) -> Time {
         due.map_or(self.now.time, |due| comes_at(due, self.now).max(self.now.time))
     }
@@ -245,7 +245,7 @@ impl Book {
         job.named.then(|| default.max(gap))
     }
 
-    /// Where a lane's gap has grown, default budgets have grown with it.
+    /// Default budgets grow with the gap of their lane.
     pub(super) fn stretch_budgets(&mut self, lane: &str) {
         let calls = self.jobs.iter().flat_map(|(&id, job)| {
             let here = (0..).zip(&job.calls).filter(|(_, call)| *call.lane == *lane);
@@ -277,7 +277,7 @@ impl Book {
             for place in 0..self.jobs[&id].calls.len() {
                 let budget = self.budget(id, place);
                 let call = &mut self.jobs.get_mut(&id).expect("found above").calls[place];
-                // Nobody waits less because others joined.
+                // A call does not wait less because another caller joined.
                 call.max_wait = call.max_wait.zip(budget).map(|(old, new)| old.max(new));
             }
         }
@@ -290,7 +290,7 @@ impl Book {
         }
     }
 
-    /// Due moments and retries that have come.
+    /// Delayed jobs and retries whose moment has come.
     pub(super) fn come_due(&mut self) {
         let now = self.now.time;
         let due = self.jobs.iter().filter(|(_, job)| job.delayed && !self.is_later(job.due));
@@ -330,7 +330,7 @@ impl Book {
         let Some(call) = job.calls.get_mut(usize::from(index)) else {
             return self.broken("B1", format!("job {id} has no call {index}"));
         };
-        call.tries += 1;
+        call.attempts += 1;
         let (state, lane) = (call.state, call.lane.clone());
         let (failures, refused, most) =
             (call.failures, call.refused, job.spec.retry.attempts.get());
@@ -346,7 +346,9 @@ impl Book {
                 self.broken("J1", format!("a call of job {id} runs twice at once"));
             }
             State::Staged => self.broken("J3", format!("job {id} runs a stage not reached")),
-            State::Parked => self.broken("B1", format!("job {id} runs where there is no lane")),
+            State::Parked => {
+                self.broken("B1", format!("job {id} runs on a lane that is not configured"));
+            }
         }
         if let Some(key) = key.clone().filter(|_| state == State::Shared) {
             self.sharer_reserved(&lane, key, reservation.attempt);
@@ -361,7 +363,7 @@ impl Book {
             let joined = crate::clock::seconds(self.jobs[&id].calls[usize::from(index)].joined_at);
             self.broken(
                 "C1",
-                format!("job {id} asks {lane} since {joined} for what the cache knows"),
+                format!("job {id} calls {lane}, queued since {joined}, in spite of a cache hit"),
             );
         }
     }
@@ -370,7 +372,7 @@ impl Book {
         let CallId { job, index } = reservation.call;
         let job = self.jobs.get_mut(&job).expect("its end would have been synced");
         let call = &mut job.calls[usize::from(index)];
-        call.tries -= 1;
+        call.attempts -= 1;
         if call.state == State::Running(reservation.attempt) {
             call.state = State::Waiting;
         }
@@ -380,10 +382,10 @@ impl Book {
         self.jobs[&id].calls[usize::from(index)].outcome.is_none()
     }
 
-    /// What the call's worker brought.
-    pub(super) fn call_hears(&mut self, attempt: AttemptId, told: &AttemptResult, roll: u64) {
+    /// Applies the verdict that the worker of a call reported.
+    pub(super) fn apply_to_call(&mut self, attempt: AttemptId, told: &AttemptResult, roll: u64) {
         let now = self.now.time;
-        let Some(lane) = self.tries.get(&attempt).and_then(|lane| self.lanes.get(lane)) else {
+        let Some(lane) = self.attempts.get(&attempt).and_then(|lane| self.lanes.get(lane)) else {
             return;
         };
         let Some(call_id) = lane.find(attempt).map(|known| known.call) else { return };
@@ -463,7 +465,7 @@ impl Book {
     }
 }
 
-/// When work is due, in engine time as the clocks stand.
+/// The due moment in engine time, by the present clocks.
 pub(super) fn comes_at(due: DueAt, now: Now) -> Time {
     match due {
         DueAt::Wall(wall) => now.engine_time(wall),
@@ -493,7 +495,7 @@ pub(super) fn new_call(lane: &Arc<str>, stage: u16) -> CallBook {
         brought: None,
         unsure: false,
         was: State::Staged,
-        tries: 0,
+        attempts: 0,
         outcome: None,
     }
 }

@@ -1,5 +1,5 @@
-//! What the book knows of a lane or group: its limits through time, its attempts, and the moment
-//! it opens, computed from these alone.
+//! The model of a lane or group: its limits through time, its attempts, and the moment it opens,
+//! computed from these alone.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -14,52 +14,52 @@ use super::Book;
 use super::groups::{Member, Membership};
 use super::slowed::Slowed;
 
-/// Limits, and since when each window is one of them (L11).
+/// Limits, and since when each of their windows is in force (L11).
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct InForce {
+pub(super) struct LimitsInForce {
     pub(super) limits: Limits,
     pub(super) since: Vec<Time>,
     pub(super) changed_at: Time,
 }
 
-/// One attempt, as promised and as seen.
+/// One attempt, as reserved and as seen on the wire.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about an attempt")]
-pub(super) struct Try {
+pub(super) struct AttemptBook {
     pub(super) id: AttemptId,
     pub(super) call: CallId,
-    /// The call that goes on with it.
+    /// The call that the attempt belongs to now.
     pub(super) owner: CallId,
     pub(super) priority: Priority,
     pub(super) cost: u32,
-    /// Workers of the pool that it keeps: one or none.
+    /// Workers of the pool that it occupies: one or none.
     pub(super) workers: u32,
     /// The highest rank that its age allowed when it was reserved (P2).
     pub(super) rank: Priority,
-    pub(super) rules: Arc<InForce>,
+    pub(super) rules: Arc<LimitsInForce>,
     /// The groups that count it (L9).
     pub(super) groups: Vec<Member>,
-    /// What it asks, if its answer may be kept (C2).
+    /// The cache key, if its outcome may be cached (C2).
     pub(super) cache_key: Option<Blob>,
-    /// How long it may be on its way.
+    /// The slack: how long the request may be in transit.
     pub(super) slack: Span,
-    /// What the engine must count it at: its arrival at the latest, by the latest start or, once
-    /// that is known, by the real one.
+    /// The moment at which the engine must count it: the latest arrival, by the latest start or,
+    /// once that is known, by the real start.
     pub(super) counts_at: Time,
-    /// The same as the store knows it.
+    /// The moment at which the store counts it.
     pub(super) durable_at: Time,
-    /// Not before its job was due, as the clock stood when it was reserved (W5).
+    /// The due moment of its job, by the clock at its reservation (W5).
     pub(super) may_start_at: Time,
     pub(super) start_known: bool,
-    /// The start that counts, and when the engine heard of it.
+    /// The start that counts, and when it was reported to the engine.
     pub(super) started_at: Time,
     pub(super) start_told: Time,
     pub(super) unused: bool,
     pub(super) told: bool,
-    /// Its service has answered, and the engine has heard so in time.
+    /// The worker reported it as answered, and the engine accepted that.
     pub(super) answered: bool,
     pub(super) ended: bool,
-    /// Whether the store knows that it ended.
+    /// The store knows that it ended.
     pub(super) end_durable: bool,
     /// It left no trace in the store.
     pub(super) released: bool,
@@ -70,26 +70,26 @@ pub(super) struct Try {
     pub(super) left_at: Option<Time>,
 }
 
-impl Try {
-    /// The latest start that it counts with.
+impl AttemptBook {
+    /// The start that the engine assumes.
     pub(super) fn latest_start(&self) -> Time {
         self.counts_at - self.slack
     }
 
-    /// The engine hears when it started, or has to assume it.
+    /// The engine learns the start, or has to assume it.
     pub(super) fn learn_start(&mut self, at: Time, now: Time) {
         if !std::mem::replace(&mut self.start_known, true) {
             (self.started_at, self.start_told) = (at, now);
         }
     }
 
-    /// Whether its own limits bind it together with another attempt: one that was promised later,
-    /// under other limits, may overtake it on the way.
-    pub(super) fn could_know(&self, other: &Try) -> bool {
+    /// Returns `true` if its limits count the other attempt. One that was reserved later, under
+    /// other limits, may overtake it in transit.
+    pub(super) fn could_know(&self, other: &AttemptBook) -> bool {
         other.id <= self.id || Arc::ptr_eq(&self.rules, &other.rules)
     }
 
-    /// Until its service has answered, or it has ended (L5).
+    /// Returns `true` until it is answered or has ended (L5).
     pub(super) fn holds_slot(&self) -> bool {
         !self.answered && !self.ended
     }
@@ -98,57 +98,57 @@ impl Try {
 /// A lane.
 #[derive(Clone, Debug)]
 pub(super) struct LaneBook {
-    pub(super) rules: Arc<InForce>,
-    pub(super) tries: VecDeque<Try>,
+    pub(super) rules: Arc<LimitsInForce>,
+    pub(super) attempts: VecDeque<AttemptBook>,
     pub(super) cooldown_until: Time,
     pub(super) failures: u32,
     pub(super) rung: usize,
-    /// Attempts up to this one were reserved before the lane was last judged.
+    /// The newest reservation when throttling or the ladder last changed the lane.
     pub(super) judged: AttemptId,
     pub(super) paused: bool,
-    /// Since when it is stopped by hand, and when it last went on.
+    /// When it was last paused, and when it was last resumed.
     pub(super) paused_at: Time,
     pub(super) resumed_at: Time,
-    /// Configured no more.
+    /// It is not configured any more.
     pub(super) gone: bool,
     /// The groups that its attempts were counted in.
     pub(super) memberships: Vec<Membership>,
-    /// What was promised up to here did not know the group that it is in now.
+    /// Reservations up to this one were made before the lane joined its present group.
     pub(super) grouped_after: AttemptId,
-    /// Attempts that keep a worker (P5).
+    /// Running attempts that occupy a worker (P5).
     pub(super) running: u32,
-    /// Slowed, narrowed or told of limits.
-    pub(super) bent: bool,
-    /// What it was before the last start, as long as that is not durable.
-    before_start: Option<(Arc<InForce>, Vec<Membership>, AttemptId)>,
-    /// When the process last died: starts that bound nothing then may be forgotten.
+    /// Throttling or announced limits are in force.
+    pub(super) restricted: bool,
+    /// The limits and groups before the last start, while that start is not durable.
+    before_start: Option<(Arc<LimitsInForce>, Vec<Membership>, AttemptId)>,
+    /// When the process last died. Starts that did not matter then may be forgotten.
     pub(super) restarted_at: Time,
-    /// When the process last died or the lane was last dropped: of what bound nothing then there
-    /// may be no trace.
+    /// When the process last died or the lane was last dropped. Attempts that did not matter then
+    /// may have left no trace.
     pub(super) fresh_at: Time,
-    /// Until then limits that came later may count from a start that was forgotten.
+    /// Until then, newer limits may miss a start that was forgotten.
     unsure_until: Time,
-    /// Its process died while the lane was bent: gaps may run from here, whatever ended before.
+    /// The process died while the lane was restricted: gaps may run from here.
     blurred_at: Time,
-    /// When something was last heard that may open it sooner.
+    /// When an input last may have moved its opening forward.
     pub(super) eased_at: Time,
-    /// What throttling did to it (L7).
+    /// The effect of throttling (L7).
     pub(super) slowed: Slowed,
-    /// Calls that failed since the upstream last answered: each counts once (L7).
-    pub(super) row: BTreeSet<CallId>,
-    pub(super) announced: Option<Said>,
+    /// Calls that failed since the last response of the upstream. Each counts once (L7).
+    pub(super) failed_calls: BTreeSet<CallId>,
+    pub(super) announced: Option<Announcement>,
     /// The last finish that the engine knows, by priority.
     pub(super) last_finish: [Time; 4],
 }
 
 /// What an upstream announced (L8).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Said {
+pub(super) struct Announcement {
     pub(super) announced: Announced,
     pub(super) at: Time,
-    /// The last attempt that was promised before.
+    /// The newest reservation before the announcement.
     pub(super) newest: AttemptId,
-    /// Attempts that it may not have counted in what it says is left.
+    /// Attempts that the upstream may not have subtracted from the calls left.
     pub(super) others: u32,
 }
 
@@ -166,8 +166,8 @@ impl LaneBook {
         LaneBook {
             memberships,
             grouped_after: AttemptId(0),
-            rules: Arc::new(InForce { limits, since, changed_at: now }),
-            tries: VecDeque::new(),
+            rules: Arc::new(LimitsInForce { limits, since, changed_at: now }),
+            attempts: VecDeque::new(),
             cooldown_until: Time::ZERO,
             failures: 0,
             rung: 0,
@@ -177,7 +177,7 @@ impl LaneBook {
             resumed_at: Time::ZERO,
             gone: false,
             running: 0,
-            bent: false,
+            restricted: false,
             before_start: None,
             restarted_at: Time::ZERO,
             fresh_at: Time::ZERO,
@@ -185,7 +185,7 @@ impl LaneBook {
             blurred_at: Time::ZERO,
             eased_at: Time::ZERO,
             slowed: Slowed::default(),
-            row: BTreeSet::new(),
+            failed_calls: BTreeSet::new(),
             announced: None,
             last_finish: [Time::ZERO; 4],
         }
@@ -195,20 +195,21 @@ impl LaneBook {
         &self.rules.limits
     }
 
-    /// Whether the plain model says when it opens at the latest.
+    /// Returns `true` if the model knows the latest moment of its opening.
     pub(super) fn plain(&self, now: Time) -> bool {
         let gap = LaneBook::longest_gap(self.limits());
         let even = self.even(now) && self.gaps_fall();
         even && now >= self.blurred_at + gap && !self.may_count_more(now)
     }
 
-    /// Whether no call keeps a longer gap than one below it. Else those below wait with it for its
-    /// gap, and a call that rises may wait longer than before.
+    /// Returns `true` if no priority has a longer gap than a lower one. Otherwise calls of the
+    /// lower priority wait for the longer gap too, and a call that rises may wait longer than
+    /// before.
     fn gaps_fall(&self) -> bool {
         self.limits().gap_share.is_sorted()
     }
 
-    /// The longest gap that a call of any rank keeps.
+    /// The longest gap over all ranks.
     fn longest_gap(limits: &Limits) -> Span {
         Priority::ALL
             .map(|rank| LaneBook::gap(limits, rank))
@@ -216,36 +217,35 @@ impl LaneBook {
             .fold(Span::ZERO, Span::max)
     }
 
-    /// Whether a new window may count what was over before it came: a lane without limits keeps a
-    /// history for the groups that it was in.
+    /// Returns `true` if a new window may count attempts that ended before it: a lane without
+    /// limits keeps a history for the groups that it was in.
     fn may_count_more(&self, now: Time) -> bool {
         let windows = self.limits().windows.iter().zip(&self.rules.since);
         let mut new = windows.filter(|(window, since)| now < **since + window.rate.per);
         new.any(|(_, &since)| {
-            let mut tries = self.tries.iter().rev().take_while(|t| t.durable_at >= since);
-            tries.any(|t| t.counts_at >= since && !t.released && self.was_over(t, since))
+            let mut attempts = self.attempts.iter().rev().take_while(|t| t.durable_at >= since);
+            attempts.any(|t| t.counts_at >= since && !t.released && self.was_over(t, since))
         })
     }
 
-    /// Whether the plain model says when it opens at the earliest.
+    /// Returns `true` if the model knows the earliest moment of its opening.
     pub(super) fn even(&self, now: Time) -> bool {
-        !self.bent && self.is_sure(now)
+        !self.restricted && self.is_sure(now)
     }
 
-    /// Whether no limit that came after a restart may miss what was before it.
+    /// Returns `true` if no limit may miss attempts from before a restart.
     pub(super) fn is_sure(&self, now: Time) -> bool {
         now >= self.unsure_until
     }
 
-    /// Another start, perhaps after one that left no trace: the store knows nothing of what that
-    /// introduced.
+    /// The engine starts again. If the previous start was never durable, its changes are undone.
     fn start_over(&mut self) {
         let before = (self.rules.clone(), self.memberships.clone(), self.grouped_after);
         let before = self.before_start.get_or_insert(before);
         (self.rules, self.memberships, self.grouped_after) = before.clone();
     }
 
-    /// What the start changed is durable.
+    /// The changes of the start are durable.
     pub(super) fn has_started(&mut self) {
         self.before_start = None;
     }
@@ -265,49 +265,49 @@ impl LaneBook {
         };
         let since = limits.windows.iter().map(since).collect();
         self.slowed.widened_to(limits.in_flight.get());
-        self.rules = Arc::new(InForce { limits: limits.clone(), since, changed_at: now });
+        self.rules = Arc::new(LimitsInForce { limits: limits.clone(), since, changed_at: now });
     }
 
-    pub(super) fn find(&self, attempt: AttemptId) -> Option<&Try> {
-        self.tries.iter().rev().find(|known| known.id == attempt)
+    pub(super) fn find(&self, attempt: AttemptId) -> Option<&AttemptBook> {
+        self.attempts.iter().rev().find(|known| known.id == attempt)
     }
 
-    pub(super) fn find_mut(&mut self, attempt: AttemptId) -> Option<&mut Try> {
-        self.tries.iter_mut().rev().find(|known| known.id == attempt)
+    pub(super) fn find_mut(&mut self, attempt: AttemptId) -> Option<&mut AttemptBook> {
+        self.attempts.iter_mut().rev().find(|known| known.id == attempt)
     }
 
-    /// Slots held, as the engine must see them (L5).
+    /// The slots that the engine must count as held (L5).
     pub(super) fn held(&self) -> u32 {
-        self.tries.iter().filter(|known| known.holds_slot()).count() as u32
+        self.attempts.iter().filter(|known| known.holds_slot()).count() as u32
     }
 
-    /// Slots of the pool that its attempts hold: the first that keeps a worker needs none (P5).
+    /// Pool slots that its attempts hold: the first running call takes none (P5).
     pub(super) fn slots(&self) -> u32 {
         self.running.saturating_sub(1)
     }
 
-    /// Attempts without a slot that may still say how the service is: no probe beside them (L7).
+    /// Answered attempts without a verdict. No probe goes out while there are any (L7).
     pub(super) fn open_verdicts(&self) -> u32 {
-        let open = self.tries.iter().filter(|t| t.answered && !t.told && !t.ended);
+        let open = self.attempts.iter().filter(|t| t.answered && !t.told && !t.ended);
         open.count() as u32
     }
 
-    /// Attempts besides this one that are on the wire, or answered since without a verdict.
+    /// Other attempts that are on the wire, or answered without a verdict.
     fn others(&self, attempt: AttemptId) -> u32 {
-        let others = self.tries.iter().filter(|t| t.id != attempt && !t.ended);
+        let others = self.attempts.iter().filter(|t| t.id != attempt && !t.ended);
         others.filter(|t| t.holds_slot() || !t.told).count() as u32
     }
 
-    /// Requests that the service sees right now.
-    pub(super) fn on_the_wire(&self) -> impl Iterator<Item = &Try> {
-        self.tries.iter().filter(|t| t.sent_at.is_some() && t.left_at.is_none())
+    /// Requests that are open at the upstream now.
+    pub(super) fn on_the_wire(&self) -> impl Iterator<Item = &AttemptBook> {
+        self.attempts.iter().filter(|t| t.sent_at.is_some() && t.left_at.is_none())
     }
 
-    /// The process that made the attempts is gone: starts count as the store knows them, and an
-    /// attempt without an end has ended now, unless it goes on without the process.
+    /// The process died. Starts count as the store has them, and an attempt without an end has
+    /// ended now, unless it outlives the process.
     pub(super) fn process_died(&mut self, goes_on: &[AttemptId], now: Time) {
         let mut finish = self.last_finish;
-        for known in &mut self.tries {
+        for known in &mut self.attempts {
             known.counts_at = known.durable_at;
             known.start_known = true;
             known.regrouped(&self.memberships);
@@ -318,39 +318,39 @@ impl LaneBook {
             if goes_on.contains(&known.id) && !known.unused {
                 (known.told, known.answered, known.ended) = (false, false, false);
                 known.crashed = false;
-                // The next process takes it up and counts its finish at the restart (L2).
+                // The next process takes it up, and its gap runs from the restart (L2).
                 finish[known.priority.index()] = now;
                 continue;
             }
             known.ended = true;
             if !known.end_durable && died_before {
-                // It counts again for as long as the store has it, which tells nothing of its end.
+                // The store has no end of it, so it counts again.
                 self.blurred_at = now;
             } else if !known.end_durable {
                 finish[known.priority.index()] = now;
             }
         }
         self.last_finish = finish;
-        let open = self.tries.iter().filter(|known| !known.ended);
+        let open = self.attempts.iter().filter(|known| !known.ended);
         self.running = open.map(|known| known.workers).sum();
         (self.restarted_at, self.fresh_at) = (now, now);
-        if self.bent {
+        if self.restricted {
             self.blurred_at = now;
         }
         self.slowed.forget_counts(now);
-        self.row.clear();
+        self.failed_calls.clear();
     }
 
-    /// The gap that a call of this rank keeps by configuration (L2, L11).
+    /// The configured gap of a rank (L2, L11).
     pub(super) fn gap(limits: &Limits, rank: Priority) -> Span {
         let every = limits.every.unwrap_or(Span::ZERO);
-        let bent = Span(limits.gap_share[rank.index()].of(every.0));
+        let of_rank = Span(limits.gap_share[rank.index()].of(every.0));
         let spread = limits.windows.iter().filter(|window| window.spread);
         let spread = spread.map(|w| Span(w.rate.per.0.div_ceil(u64::from(w.rate.max.get()))));
-        spread.fold(bent, Span::max)
+        spread.fold(of_rank, Span::max)
     }
 
-    /// The last moment from which a gap runs.
+    /// The moment from which a gap runs, for all calls or one priority.
     fn last(&self, only: Option<Priority>) -> Option<Time> {
         if self.limits().gap_from == GapFrom::Finish {
             let of = |p: Priority| self.last_finish[p.index()];
@@ -358,16 +358,16 @@ impl LaneBook {
                 only.map_or_else(|| Priority::ALL.map(of).into_iter().max(), |p| Some(of(p)));
             return last.filter(|at| *at > Time::ZERO);
         }
-        let tries = self.tries.iter().filter(|t| !t.unused);
-        tries.filter(|t| only.is_none_or(|p| p == t.priority)).map(|t| t.counts_at).max()
+        let attempts = self.attempts.iter().filter(|t| !t.unused);
+        attempts.filter(|t| only.is_none_or(|p| p == t.priority)).map(|t| t.counts_at).max()
     }
 
-    /// When a call of cost 1 could go by the limits of the lane itself.
+    /// When the limits of the lane itself allow a call of cost 1.
     pub(super) fn opening(&self, priority: Priority, rank: Priority) -> Time {
         self.opening_for(priority, rank, 1)
     }
 
-    /// When a call of this cost could go by the limits of the lane itself.
+    /// When the limits of the lane itself allow a call of this cost.
     pub(super) fn opening_for(&self, priority: Priority, rank: Priority, cost: u32) -> Time {
         let mut at = self.cooldown_until;
         let gap = LaneBook::gap(self.limits(), rank);
@@ -382,42 +382,42 @@ impl LaneBook {
             at = at.max(last + LaneBook::gap(self.limits(), priority));
         }
         for (window, &since) in self.limits().windows.iter().zip(&self.rules.since) {
-            let tries = self.tries.iter().filter(|t| !t.unused && t.counts_at >= since);
-            let tries = tries.filter(|t| !self.was_over(t, since));
-            let spent = tries.map(|t| (t.counts_at, t.cost)).collect();
+            let attempts = self.attempts.iter().filter(|t| !t.unused && t.counts_at >= since);
+            let attempts = attempts.filter(|t| !self.was_over(t, since));
+            let spent = attempts.map(|t| (t.counts_at, t.cost)).collect();
             at = at.max(window_opening(spent, window.rate, window.allowed(priority), cost));
         }
         at
     }
 
-    /// Whether an attempt was over before a window came, and left no trace for it: its lane had
-    /// nothing to count it for. Its request may yet arrive.
-    pub(super) fn was_over(&self, t: &Try, since: Time) -> bool {
+    /// Returns `true` if an attempt ended before a window was introduced, and left no trace for it:
+    /// its lane had no limits then. Its request may still arrive.
+    pub(super) fn was_over(&self, t: &AttemptBook, since: Time) -> bool {
         let Limits { every, windows, group, .. } = &t.rules.limits;
         let unlimited = every.is_none() && windows.is_empty() && group.is_none();
         t.finished_at
             .is_some_and(|at| at < since && (t.released || unlimited && at > self.restarted_at))
     }
 
-    /// Calls at once, by configuration and ladder.
+    /// The most calls at once, by configuration and ladder.
     pub(super) fn width(&self) -> u32 {
         if self.rung > 0 { 1 } else { self.limits().in_flight.get() }
     }
 
-    /// Forgets attempts that are over and bind nothing.
+    /// Drops attempts that have ended and do not matter any more.
     pub(super) fn trim(&mut self, longest: Span, now: Time) {
-        while let Some(first) = self.tries.front() {
+        while let Some(first) = self.attempts.front() {
             let over = first.ended && (first.left_at.is_some() || first.sent_at.is_none());
             let seen = first.sent_at.unwrap_or(first.counts_at).max(first.counts_at);
-            if !over || seen + longest > now || self.tries.len() < 8 {
+            if !over || seen + longest > now || self.attempts.len() < 8 {
                 break;
             }
-            self.tries.pop_front();
+            self.attempts.pop_front();
         }
     }
 }
 
-/// When a cost fits into `allowed` per window, if it ever does.
+/// When a cost fits into `allowed` per window; `Time::NEVER` if it never does.
 pub(super) fn window_opening(
     mut spent: Vec<(Time, u32)>,
     rate: Rate,
@@ -437,8 +437,8 @@ pub(super) fn window_opening(
 }
 
 impl Book {
-    /// How long a request may be on its way: as its lane says, else 2 ms or a 500th of the shortest
-    /// window or gap that it makes longer.
+    /// The slack of a lane: as configured, else 2 ms, but at most a 500th of the shortest window or
+    /// gap.
     pub(super) fn slack(&self, limits: &Limits) -> Span {
         let group = limits.group.as_ref().and_then(|name| self.groups.get(name));
         let group = group.map(|group| &group.limits);
@@ -450,7 +450,7 @@ impl Book {
         limits.slack.unwrap_or(Span(shortest.0 / 500).min(Span::millis(2)))
     }
 
-    /// Limits as configured at a start.
+    /// Applies the configuration at a start.
     pub(super) fn configure_all(&mut self, now: Time) {
         let setup = self.setup.clone();
         for (name, limits) in &setup.groups {
@@ -491,7 +491,7 @@ impl Book {
         covers.max_by_key(|(prefix, _)| prefix.len()).map(|(_, lane)| lane.limits().clone())
     }
 
-    /// The lane of this name; a template makes it when it is first heard of.
+    /// The lane of this name, created from a template if needed.
     pub(super) fn lane(&mut self, name: &Arc<str>) -> &mut LaneBook {
         if !self.lanes.contains_key(name) {
             let limits = self.template(name).unwrap_or_default();
@@ -502,7 +502,7 @@ impl Book {
 
     pub(super) fn lane_act(&mut self, name: &Arc<str>, act: &LaneAct) {
         let (now, newest) = (self.now.time, self.newest);
-        // One that a template made in this turn is known from its acts first.
+        // A lane that a template created in this turn may appear in an act first.
         let made = !matches!(act, LaneAct::Change(_) | LaneAct::Set(_));
         if self.lanes.get(name).map_or(!made, |lane| lane.gone) {
             return;
@@ -521,8 +521,8 @@ impl Book {
                 (lane.cooldown_until, lane.failures, lane.rung) = (Time::ZERO, 0, 0);
                 lane.eased_at = now;
                 lane.slowed.reset();
-                lane.row.clear();
-                (lane.announced, lane.bent) = (None, false);
+                lane.failed_calls.clear();
+                (lane.announced, lane.restricted) = (None, false);
             }
             LaneAct::Change(limits) | LaneAct::Set(limits) => {
                 let mut changed = vec![name.clone()];
@@ -543,10 +543,10 @@ impl Book {
         }
     }
 
-    /// What an attempt says about its lane (L6, L7, L8).
-    pub(super) fn lane_hears(&mut self, attempt: AttemptId, told: &AttemptResult) {
+    /// Applies the verdict of an attempt to its lane (L6, L7, L8).
+    pub(super) fn apply_to_lane(&mut self, attempt: AttemptId, told: &AttemptResult) {
         let (now, newest) = (self.now.time, self.newest);
-        let Some(name) = self.tries.get(&attempt).cloned() else { return };
+        let Some(name) = self.attempts.get(&attempt).cloned() else { return };
         let lane = self.lane(&name);
         let Some(known) = lane.find_mut(attempt) else { return };
         if std::mem::replace(&mut known.told, true) {
@@ -577,7 +577,7 @@ impl Book {
                 let counts = dated.is_none_or(|after| after < Span::secs(1));
                 if attempt > lane.judged && counts {
                     // Retries of one call count once.
-                    lane.failures += u32::from(lane.row.insert(call));
+                    lane.failures += u32::from(lane.failed_calls.insert(call));
                     if lane.rung > 0 || lane.failures >= lane.limits().fail_after.get() {
                         let rest = LADDER[lane.rung.min(LADDER.len() - 1)];
                         lane.cooldown_until = lane.cooldown_until.max(now + rest);
@@ -590,9 +590,9 @@ impl Book {
             _ => lane.succeeded(now),
         }
         if let Some(announced) = told.announced {
-            lane.bent = true;
+            lane.restricted = true;
             lane.announced =
-                Some(Said { announced, at: now, newest, others: lane.others(attempt) });
+                Some(Announcement { announced, at: now, newest, others: lane.others(attempt) });
         }
     }
 }

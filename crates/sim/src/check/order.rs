@@ -1,34 +1,32 @@
-//! After each turn: nothing open is left unused, nobody is passed over, nothing is overdue.
+//! The order of calls: no better call is passed over in its lane, among tenants, or across lanes
+//! (P1 to P4).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use paceline_core::{CallId, JobId, Outcome, Priority, Reservation, Skip, Span, Time, Until};
+use paceline_core::{CallId, JobId, Priority, Reservation, Time};
 
 use super::Book;
-use super::jobs::{CallBook, JobBook, State, comes_at};
+use super::jobs::{CallBook, State};
 use super::lanes::LaneBook;
 use super::pool::Need;
 
-/// A moment by which a turn is needed, for whom, and why.
-type Must = (Time, JobId, &'static str);
-
 /// A waiting call as the order sees it.
 #[derive(Clone, Debug)]
-struct Waiting {
-    id: CallId,
-    rank: Priority,
-    joined_at: Time,
-    priority: Priority,
-    cost: u32,
+pub(super) struct Waiting {
+    pub(super) id: CallId,
+    pub(super) rank: Priority,
+    pub(super) joined_at: Time,
+    pub(super) priority: Priority,
+    pub(super) cost: u32,
     tenant: Option<Arc<str>>,
 }
 
-/// Higher first, then older.
-type Key = (Priority, Time, JobId, u16);
+/// Sorts higher ranks first, then older calls.
+pub(super) type Key = (Priority, Time, JobId, u16);
 
 impl Waiting {
-    fn key(&self) -> Key {
+    pub(super) fn key(&self) -> Key {
         (self.rank, self.joined_at, self.id.job, self.id.index)
     }
 }
@@ -42,15 +40,15 @@ pub(super) struct Started {
     front: Key,
 }
 
-/// A lane, a priority and a tenant.
+/// A lane, a priority and a tenant that take a turn.
 type Turn = (Arc<str>, Priority, Option<Arc<str>>);
 
-/// Tenants' turns since the engine started, counted in starts.
+/// The turns of tenants since the engine started, counted in starts.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     count: u64,
     last: BTreeMap<Turn, u64>,
-    /// Calls seen waiting at the end of every turn since then, and at which priority.
+    /// Waiting calls, with their priority and the number of starts when they were first seen.
     seen: BTreeMap<CallId, (Priority, u64)>,
 }
 
@@ -64,7 +62,7 @@ impl Turns {
         self.last.insert((lane.clone(), at, tenant), self.count);
     }
 
-    fn look<'a>(&mut self, waiting: impl Iterator<Item = &'a Waiting>) {
+    pub(super) fn observe<'a>(&mut self, waiting: impl Iterator<Item = &'a Waiting>) {
         let before = std::mem::take(&mut self.seen);
         self.seen = waiting
             .map(|call| {
@@ -76,7 +74,7 @@ impl Turns {
 }
 
 impl Book {
-    fn waiting(&self) -> BTreeMap<Arc<str>, Vec<Waiting>> {
+    pub(super) fn waiting(&self) -> BTreeMap<Arc<str>, Vec<Waiting>> {
         let mut lanes: BTreeMap<Arc<str>, Vec<Waiting>> = BTreeMap::new();
         for (lane, waiting) in self.all_waiting() {
             match lanes.get_mut(lane) {
@@ -112,13 +110,14 @@ impl Book {
         })
     }
 
-    /// Whether the plain model says when this lane's calls go: cost 1, not bent. A head that waits
-    /// for a larger cost holds up its lane, and its group.
+    /// Returns `true` if the model knows when the calls of this lane go: the lane is not
+    /// restricted, and no call costs more than 1. A head that waits for a larger cost holds up its
+    /// lane and its group.
     fn is_plain(&self, name: &Arc<str>) -> bool {
         self.is_plain_beside(name, &self.costly())
     }
 
-    fn is_plain_beside(&self, name: &Arc<str>, costly: &[Arc<str>]) -> bool {
+    pub(super) fn is_plain_beside(&self, name: &Arc<str>, costly: &[Arc<str>]) -> bool {
         let lane = &self.lanes[name];
         let group = lane.limits().group.as_ref();
         let concerns = |other: &Arc<str>| {
@@ -130,19 +129,20 @@ impl Book {
     }
 
     /// The lanes of calls that cost more than 1.
-    fn costly(&self) -> Vec<Arc<str>> {
+    pub(super) fn costly(&self) -> Vec<Arc<str>> {
         let jobs = self.jobs.values().filter(|job| job.spec.cost.get() > 1);
         let calls = jobs.flat_map(|job| &job.calls).filter(|call| call.state != State::Settled);
         calls.map(|call| call.lane.clone()).collect()
     }
 
-    fn lane_has_room(&self, lane: &LaneBook) -> bool {
+    pub(super) fn lane_has_room(&self, lane: &LaneBook) -> bool {
         let probes = if lane.rung > 0 { lane.open_verdicts() } else { 0 };
         let room = lane.held() + probes < lane.width();
         !lane.paused && room && self.group_has_room(lane.limits())
     }
 
-    /// P1: in a lane nobody better who could go is passed over; a queue ranks as its oldest call.
+    /// P1: no better call of the lane that could go is passed over. A queue ranks as its oldest
+    /// call.
     pub(super) fn check_turn_order(&mut self, name: &Arc<str>, reservation: &Reservation) {
         let waiting = self.waiting_on(name);
         let own = waiting.iter().find(|call| call.id == reservation.call);
@@ -160,7 +160,7 @@ impl Book {
             self.turns.serve(name, job.priority, job.spec.tenant.clone());
         }
         if let Some(own) = own.filter(|_| self.is_plain(name)) {
-            // The last slots are for calls submitted as interactive (P3).
+            // The last slots are reserved for calls submitted as interactive (P3).
             let kept =
                 |need| own.priority == Priority::Interactive && self.kept_for_interactive(need);
             let better = Priority::ALL.into_iter().filter_map(oldest);
@@ -183,7 +183,7 @@ impl Book {
         }
     }
 
-    /// Calls that wait on a lane, or may, and that no slot is kept for.
+    /// Calls that wait on a lane, or may, and that may not take a slot kept for interactive calls.
     fn behind_interactive(&self, lane: &Arc<str>) -> impl Iterator<Item = CallId> {
         let jobs = self.jobs.iter();
         let jobs = jobs.filter(|(_, job)| job.priority != Priority::Interactive && !job.parked);
@@ -195,7 +195,8 @@ impl Book {
         calls.filter(move |(_, c)| waits(c) && c.lane == *lane).map(|(id, _)| id)
     }
 
-    /// Where the queue of a call stands: a shared call of another tenant may be its oldest.
+    /// The key of the oldest call in the queue of a call. It may be a shared call of another
+    /// tenant.
     fn front(&self, lane: &Arc<str>, own: CallId) -> Key {
         let Some(job) = self.jobs.get(&own.job) else {
             return (Priority::Background, self.now.time, own.job, own.index);
@@ -216,17 +217,18 @@ impl Book {
         let keys = queue.map(|(other, call, id)| {
             (self.rank_of(id, other.priority), call.joined_at, id.job, id.index)
         });
-        keys.min().expect("its own is there")
+        keys.min().expect("the queue holds the call itself")
     }
 
-    /// P4: within a priority of a lane tenants take turns, among those whose oldest call has the
-    /// best rank; of one tenant's calls the oldest goes.
+    /// P4: within a priority of a lane, the tenants whose oldest call has the best rank take turns.
+    /// Of the calls of one tenant the oldest goes.
     fn check_tenants(&mut self, name: &Arc<str>, own: &Waiting, waiting: &[Waiting]) {
         let queue = || waiting.iter().filter(|call| call.priority == own.priority);
         let older = queue().find(|call| call.tenant == own.tenant && call.key() < own.key());
         let risen = queue().find(|call| call.rank < own.rank);
         let last = |tenant: &Option<Arc<str>>| self.turns.last(name, own.priority, tenant.as_ref());
-        // Who stood here when this tenant had its last turn, and had none since, goes first.
+        // A tenant that waited here at the last turn of this tenant, and had no turn since, goes
+        // first.
         let before = last(&own.tenant).and_then(|own_turn| {
             queue().find(|call| {
                 let stood = self.turns.seen.get(&call.id);
@@ -248,64 +250,8 @@ impl Book {
         }
     }
 
-    /// Everything that must be true when a turn is over.
-    pub(super) fn look_around(&mut self, wake_at: Option<Time>) {
-        self.check_jobs();
-        let waiting = self.waiting();
-        self.turns.look(waiting.values().flatten());
-        self.check_budgets(&waiting);
-        self.look_at_sharers();
-        let mut must: Vec<Must> = self.moments();
-        let (mut passed, mut lacking) = (Vec::new(), Vec::new());
-        let (costly, shared) = (self.costly(), self.shared_calls());
-        for (name, calls) in &waiting {
-            let Some(lane) = self.lanes.get(name) else { continue };
-            if !self.is_plain_beside(name, &costly) || !self.lane_has_room(lane) {
-                continue;
-            }
-            let group = self.group_opening(lane.limits(), 1);
-            let open = |call: &&Waiting| lane.opening(call.priority, call.rank).max(group);
-            let is_open = |call: &&Waiting| open(call) <= self.now.time;
-            let free = |id: CallId| self.worker_is_free(self.need(lane, id), lane);
-            // Calls behind one that lacks a worker wait with it, and where a shared call stands is
-            // not modelled.
-            let lacks = |(lane, id): &(&Arc<str>, CallId)| *lane == name && !free(*id);
-            let held_up = !calls.iter().all(|call| free(call.id)) || shared.iter().any(lacks);
-            // Calls behind the first that may go wait for it.
-            if let Some(call) = calls.iter().filter(is_open).min_by_key(|call| call.key()) {
-                let need = self.need(lane, call.id);
-                let found = (name.clone(), call.clone(), need);
-                if !held_up {
-                    passed.push(found);
-                } else if !free(call.id) && !self.has_its_share(need, lane) {
-                    lacking.push(found);
-                }
-            }
-            let share = lane.limits().gap_share;
-            let rises = share.iter().any(|part| *part != share[0]);
-            for call in calls.iter().filter(|call| !held_up && !is_open(call)) {
-                let mut at = open(&call);
-                if rises {
-                    at = at.min(self.opening_when_risen(lane, call, group));
-                }
-                must.push((at, call.id.job, "its lane opens"));
-            }
-        }
-        if let Some((name, call, need)) = passed.first() {
-            let rule = if *need == Need::Slot { "L4" } else { "P5" };
-            let words = format!("{name} is open, job {} waits and workers are free", call.id.job);
-            self.broken(rule, words);
-        }
-        self.check_across_lanes(&lacking);
-        let first = must.into_iter().min();
-        self.must_wake = first.map(|(at, _, _)| at);
-        self.check_wake(first, wake_at);
-        let now = self.now.time;
-        self.lanes.values_mut().for_each(|lane| lane.trim(Span::hours(3), now));
-    }
-
-    /// Calls that share their fate, and so may hold up their lane for lack of a worker.
-    fn shared_calls(&self) -> Vec<(&Arc<str>, CallId)> {
+    /// Calls that share a request. Each of them may hold up its lane for lack of a worker.
+    pub(super) fn shared_calls(&self) -> Vec<(&Arc<str>, CallId)> {
         let mut shared = Vec::new();
         for (&job, book) in self.jobs.iter().filter(|(_, book)| book.spec.cache_key.is_some()) {
             let calls = (0..).zip(&book.calls).filter(|(_, call)| call.state == State::Shared);
@@ -314,29 +260,8 @@ impl Book {
         shared
     }
 
-    fn check_wake(&mut self, must: Option<Must>, wake_at: Option<Time>) {
-        if let (Some((must, job, why)), Some(wake)) = (must, wake_at)
-            && wake > must + super::PROMPT
-        {
-            let late = wake.since(must);
-            self.broken("W5", format!("job {job}: {why}, and the engine wakes {late} too late"));
-            self.must_wake = None;
-        }
-    }
-
-    /// A call that ages needs a smaller gap: it may go before its present opening.
-    fn opening_when_risen(&self, lane: &LaneBook, call: &Waiting, group: Time) -> Time {
-        let age_after = self.setup.settings.age_after;
-        let steps = self.now.time.since(call.joined_at).0 / age_after.0;
-        let rise = |n: u64| {
-            let at = call.joined_at + age_after.times(n);
-            at.max(lane.opening(call.priority, call.priority.risen(n))).max(group)
-        };
-        (steps + 1..=steps + 3).map(rise).min().unwrap_or(Time::NEVER)
-    }
-
-    /// P1: across lanes that compete for workers, higher first, then older first.
-    fn check_across_lanes(&mut self, lacking: &[(Arc<str>, Waiting, Need)]) {
+    /// P1: across lanes that compete for workers, higher ranks go first, then older calls.
+    pub(super) fn check_across_lanes(&mut self, lacking: &[(Arc<str>, Waiting, Need)]) {
         if self.setup.settings.across_lanes == paceline_core::AcrossLanes::Turns {
             return;
         }
@@ -345,12 +270,13 @@ impl Book {
             if job.priority == Priority::Interactive {
                 continue;
             }
-            // A stage that began in this turn may have come after the worker was promised.
+            // A stage that began in this turn may have joined after the worker was assigned.
             let new = |better: &Waiting| {
                 let call = &self.jobs[&better.id.job].calls[usize::from(better.id.index)];
                 call.stage > 0 && better.joined_at == self.now.time
             };
-            // One behind an interactive call needed its lane's first worker before that one took it.
+            // Before an interactive call took the first worker of the lane, the call behind it
+            // needed that one.
             let other = |(name, _, of): &&(Arc<str>, Waiting, Need)| {
                 *of == Need::Slot && self.opened_by_interactive(name)
             };
@@ -366,7 +292,7 @@ impl Book {
         }
     }
 
-    /// Whether an interactive call was the first that a lane runs, and started in this turn.
+    /// Returns `true` if the first call that a lane runs is interactive and started in this turn.
     fn opened_by_interactive(&self, lane: &Arc<str>) -> bool {
         self.started.iter().filter(|started| started.need == Need::First).any(|started| {
             let job = self.jobs.get(&started.id.job);
@@ -374,238 +300,5 @@ impl Book {
             let call = job.and_then(|job| job.calls.get(usize::from(started.id.index)));
             call.is_some_and(|call| call.lane == *lane)
         })
-    }
-
-    /// The moments at which something must happen, whatever the lanes do.
-    fn moments(&self) -> Vec<Must> {
-        let mut moments = Vec::new();
-        for (&id, job) in self.jobs.iter().filter(|(_, job)| !job.parked) {
-            let first = job.callers.iter().min().filter(|at| **at != Time::NEVER);
-            moments.extend(first.map(|at| (*at, id, "a deadline comes")));
-            if job.delayed {
-                let due = job.due.map(|due| comes_at(due, self.now));
-                let lead = self.setup.settings.lead;
-                moments.extend(due.map(|at| (at - lead, id, "it comes due")));
-            }
-            for (place, call) in job.calls.iter().enumerate() {
-                if let State::Backoff(until) = call.state {
-                    moments.push((until, id, "its retry comes"));
-                }
-                if call.state == State::Waiting {
-                    let until = self.pause_ends_patience(id, place);
-                    moments.extend(until.map(|at| (at, id, "it waits for no resume")));
-                }
-                if call.state == State::Waiting && call.tries == 0 {
-                    let latest = job.spec.start_within.map(|within| call.joined_at + within);
-                    moments.extend(latest.map(|at| (at, id, "it must have started")));
-                }
-            }
-        }
-        moments
-    }
-
-    fn check_jobs(&mut self) {
-        let now = self.now.time;
-        let mut broken: Vec<(&'static str, String)> = Vec::new();
-        for (id, job) in &self.jobs {
-            if job.spec.until == Until::Conclusive && job.conclusive() {
-                broken.push(("J2", format!("job {id} has its answer and did not report")));
-            }
-            if !job.calls.is_empty() && job.calls.iter().all(|call| call.state == State::Settled) {
-                broken
-                    .push(("J1", format!("every call of job {id} has settled, without a report")));
-            }
-            let (mut open, mut staged) = (u16::MAX, u16::MAX);
-            for (index, call) in job.calls.iter().enumerate() {
-                match call.state {
-                    State::Settled => {}
-                    State::Staged => staged = staged.min(call.stage),
-                    _ => open = open.min(call.stage),
-                }
-                let told = |attempt| {
-                    let lane = self.lanes.get(&call.lane);
-                    lane.and_then(|lane| lane.find(attempt)).is_some_and(|known| known.told)
-                };
-                if matches!(call.state, State::Running(attempt) if told(attempt)) {
-                    broken.push(("J1", format!("a call of job {id} was told and did not settle")));
-                }
-                if call.through && call.state != State::Settled && !job.parked {
-                    broken.push(("R1", format!("a call of job {id} is through and goes on")));
-                }
-                let waits = call.state == State::Waiting;
-                let until = waits.then(|| self.pause_ends_patience(*id, index)).flatten();
-                if until.is_some_and(|until| until <= now) && !job.parked {
-                    broken.push(("W1", format!("job {id} waits for a lane to be resumed")));
-                }
-                // One whose due moment was replaced while it was parked is not asked again.
-                let asked = !job.parked && !self.was_parked.contains(id);
-                if waits && asked && job.spec.not_applicable.contains(&(index as u16)) {
-                    broken.push(("J6", format!("a call of job {id} waits, and does not apply")));
-                }
-                let within = job.spec.start_within.filter(|_| waits && call.tries == 0);
-                if within.is_some_and(|within| call.joined_at + within <= now) && !job.parked {
-                    broken.push(("W1", format!("job {id} waits longer than its start_within")));
-                }
-            }
-            if staged <= open && staged < u16::MAX && !job.parked {
-                broken.push(("J3", format!("job {id} does not begin its stage {staged}")));
-            }
-        }
-        for job in &self.cancelled {
-            // Detached callers leave the job as it is.
-            if self.jobs.contains_key(job) && !self.has_other_callers(*job) {
-                broken.push(("W4", format!("job {job} was cancelled and goes on")));
-            }
-        }
-        self.check_rss(&mut broken);
-        for (rule, words) in broken {
-            self.broken(rule, words);
-        }
-    }
-
-    /// D3: one unfinished rss call per lane and kind.
-    fn check_rss(&self, broken: &mut Vec<(&'static str, String)>) {
-        let mut seen: BTreeMap<(Arc<str>, Arc<str>), JobId> = BTreeMap::new();
-        for (&id, job) in &self.jobs {
-            // One that others joined at a higher priority is no longer rss.
-            let rss = [job.submitted_as, job.priority] == [Priority::Rss; 2];
-            // One that is back from where there was no lane may find another in its place.
-            if !rss || job.parked || self.was_parked.contains(&id) {
-                continue;
-            }
-            for call in &job.calls {
-                if matches!(call.state, State::Waiting | State::Running(_) | State::Backoff(_)) {
-                    let key = (call.lane.clone(), job.spec.kind.clone());
-                    if let Some(other) = seen.insert(key, id) {
-                        let words =
-                            format!("jobs {other} and {id} both read the feed of {}", call.lane);
-                        broken.push(("D3", words));
-                    }
-                }
-            }
-        }
-    }
-
-    /// W1: nobody waits for a lane that opens later than its budget allows.
-    fn check_budgets(&mut self, waiting: &BTreeMap<Arc<str>, Vec<Waiting>>) {
-        let mut broken = Vec::new();
-        for (name, calls) in waiting {
-            let Some(lane) = self.lanes.get(name).filter(|lane| lane.plain(self.now.time)) else {
-                continue;
-            };
-            for call in calls {
-                let book = &self.jobs[&call.id.job].calls[usize::from(call.id.index)];
-                if book.max_wait.is_none() {
-                    continue;
-                }
-                let opens = lane.opening_for(call.priority, call.priority, call.cost);
-                let opens = opens.max(self.group_opening(lane.limits(), call.cost));
-                let wait = opens.since(self.now.time);
-                if book.max_wait.is_some_and(|budget| wait > budget) {
-                    broken.push(format!("{name}: job {} would have to wait {wait}", call.id.job));
-                }
-            }
-        }
-        for words in broken {
-            self.broken("W1", words);
-        }
-    }
-
-    /// An outcome that the engine chose itself must be true.
-    pub(super) fn check_outcome(
-        &mut self,
-        id: JobId,
-        place: usize,
-        call: &CallBook,
-        outcome: &Outcome,
-    ) {
-        let now = self.now.time;
-        let job = &self.jobs[&id];
-        let wrong: Option<(&'static str, String)> = match outcome {
-            Outcome::Skipped(Skip::MaxWait { wait, max_wait, priority }) => {
-                let budget = self.budget(id, place);
-                // It may have joined before the limits changed in the same turn, and had its budget
-                // by the old ones.
-                let sooner = self.lanes[&call.lane].rules.changed_at == now
-                    && (call.joined_at == now || Some(*wait) > budget);
-                let honest = wait > max_wait
-                    && self.longest_wait(job, call).is_none_or(|longest| *wait <= longest)
-                    && *priority == job.priority
-                    && (call.max_wait == Some(*max_wait)
-                        || budget == Some(*max_wait)
-                        || call.state == State::Staged
-                        || sooner);
-                (!honest).then(|| {
-                    (
-                        "W1",
-                        format!(
-                            "job {id} skipped for {wait} over {max_wait}, not {:?}",
-                            call.max_wait
-                        ),
-                    )
-                })
-            }
-            Outcome::Skipped(Skip::StartWithin { start_within }) => {
-                let early = call.joined_at + *start_within > now;
-                early.then(|| ("W1", format!("job {id} skipped before its start_within")))
-            }
-            Outcome::Skipped(Skip::Paused { max_wait, priority }) => {
-                let lane = &self.lanes[&call.lane];
-                let since = if call.joined_at < lane.paused_at { *max_wait } else { Span::ZERO };
-                let honest = (lane.paused || lane.resumed_at == now)
-                    && lane.paused_at + since <= now
-                    && job.spec.max_wait == Some(*max_wait)
-                    && *priority == job.priority;
-                (!honest).then(|| ("W1", format!("job {id} skipped for a pause that is none")))
-            }
-            Outcome::Skipped(Skip::Deadline) => {
-                let early = job.callers.iter().any(|deadline| *deadline > now);
-                early.then(|| ("W2", format!("job {id} has no deadline that passed")))
-            }
-            Outcome::Skipped(Skip::NotApplicable) => {
-                let applies = !job.spec.not_applicable.contains(&(place as u16));
-                applies.then(|| ("J6", format!("call {place} of job {id} does apply")))
-            }
-            Outcome::Cancelled => (!self.cancelled.contains(&id))
-                .then(|| ("W4", format!("nobody cancelled job {id}"))),
-            Outcome::Duplicate { of } => {
-                let other = self.jobs.get(of).filter(|other| other.spec.kind == job.spec.kind);
-                // Where the other one moved to may be written after this.
-                let there = |c: &CallBook| {
-                    let to = |o: &Outcome| matches!(o, Outcome::Moved { to } if *to == call.lane);
-                    c.lane == call.lane || c.outcome.as_ref().is_some_and(to)
-                };
-                let same = other.is_some_and(|other| other.calls.iter().any(there));
-                let gone = self.finished.contains(of);
-                let itself = *of == id && job.calls.len() < 2;
-                ((!same && !gone) || itself)
-                    .then(|| ("D3", format!("job {id} is no duplicate of job {of}")))
-            }
-            _ => None,
-        };
-        if let Some((rule, words)) = wrong {
-            self.broken(rule, words);
-        }
-    }
-
-    /// The wait that a call has for its lane and group to open, where the plain model says when that
-    /// is. What this turn heard may have opened them sooner since the call was skipped.
-    fn longest_wait(&self, job: &JobBook, call: &CallBook) -> Option<Span> {
-        let now = self.now.time;
-        let lane = self.lanes.get(&call.lane).filter(|lane| lane.plain(now))?;
-        let eased = match lane.limits().group {
-            Some(_) => self.lanes.values().any(|lane| lane.eased_at == now),
-            None => lane.eased_at == now,
-        };
-        if eased || call.state == State::Shared || job.spec.cache_key.is_some() {
-            return None;
-        }
-        let cost = job.spec.cost.get();
-        let opens = lane.opening_for(job.priority, job.priority, cost);
-        Some(opens.max(self.group_opening(lane.limits(), cost)).since(now))
-    }
-
-    fn has_other_callers(&self, job: JobId) -> bool {
-        self.jobs.get(&job).is_some_and(|job| job.detached_at == self.now.time)
     }
 }

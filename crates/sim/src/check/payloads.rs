@@ -1,4 +1,4 @@
-//! What attempts carry: the payload that was submitted last (D1), or the one of a move (J7).
+//! Payloads of attempts: the one submitted last (D1), or the one of a move (J7).
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use paceline_core::{AddedCall, Blob, CallId, JobId, Time, Verdict};
 
 use super::Book;
 
-/// A move that an upstream asked for: to this lane, with this payload if not the job's.
+/// A move that an upstream asked for, with its payload if that is not the job's.
 #[derive(Clone, Debug)]
 pub(super) struct Move {
     to: Arc<str>,
@@ -15,7 +15,7 @@ pub(super) struct Move {
 }
 
 impl Move {
-    /// The move that a verdict asks for, of a call that carried this.
+    /// The move that a verdict asks for, from a call with this payload.
     pub(super) fn told(verdict: &Verdict, carried: Option<&Blob>, at: Time) -> Option<Move> {
         let Verdict::Moved { lane, payload } = verdict else { return None };
         Some(Move { to: lane.clone(), payload: payload.as_ref().or(carried).cloned(), at })
@@ -23,14 +23,14 @@ impl Move {
 }
 
 impl Book {
-    /// The store keeps another payload for a job that was replaced.
+    /// The store has another payload for a job that was replaced.
     pub(super) fn payload_written(&mut self, id: JobId, payload: &Blob) {
         if let Some(job) = self.jobs.get_mut(&id) {
             job.payload = payload.clone();
         }
     }
 
-    /// J7: a call that was added is one that an upstream asked for, with what it is to carry.
+    /// J7: an upstream asked for the move behind an added call, with the same payload.
     pub(super) fn move_goes_on(&mut self, id: JobId, place: usize, added: &AddedCall) {
         let now = self.now.time;
         let Some(job) = self.jobs.get_mut(&id) else { return };
@@ -41,15 +41,15 @@ impl Book {
         if let Some(asked) = asked {
             job.calls[place].payload = job.moves.swap_remove(asked).payload;
         } else if job.spec.cache_key.is_some() {
-            // Who shared the request that was moved is not always known.
+            // The model does not always know which calls shared the request that was moved.
             job.calls[place].payload = written.map(Blob::from);
         } else {
-            let words = format!("job {id} goes on at {}, and nobody asked for it so", added.lane);
+            let words = format!("job {id} moved to {}, and no upstream asked for that", added.lane);
             self.broken("J7", words);
         }
     }
 
-    /// A worker gets an attempt: with the payload that was submitted for its call.
+    /// Checks that a worker gets the payload that was submitted for its call.
     pub(crate) fn carries(&mut self, call: CallId, payload: &Blob, at: Time) {
         let Some(job) = self.jobs.get(&call.job) else { return };
         let own = job.calls.get(usize::from(call.index)).and_then(|call| call.payload.as_ref());

@@ -1,13 +1,14 @@
-//! Workers, counted a second time: one for each lane that runs anything, and slots beyond (P3, P5).
+//! Workers, modelled a second time: one for each lane that runs a call, and pool slots beyond (P3,
+//! P5).
 
 use std::sync::Arc;
 
 use paceline_core::{CallId, Priority};
 
 use super::Book;
-use super::lanes::{LaneBook, Try};
+use super::lanes::{AttemptBook, LaneBook};
 
-/// What a call needs to start besides its lane.
+/// The worker that a call needs to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
     Nothing,
@@ -16,7 +17,7 @@ pub(super) enum Need {
 }
 
 impl Book {
-    /// Workers that a call keeps, as its kind says: one or none.
+    /// Workers that a call occupies, by its kind: one or none.
     pub(super) fn workers_of(&self, call: CallId) -> u32 {
         let kind = self.jobs.get(&call.job).map(|job| &job.spec.kind);
         let terms = self.setup.kinds.iter().find(|terms| Some(&terms.name) == kind);
@@ -39,7 +40,7 @@ impl Book {
         self.lanes.values().filter(|lane| lane.running > 0).count() as u32
     }
 
-    /// How many more calls with this need could run, if the pool had so many slots.
+    /// How many more calls with this need could run in a pool of `slots` slots.
     fn room(&self, need: Need, slots: u32) -> u32 {
         let pool = &self.setup.settings.pool;
         let running: u32 = self.lanes.values().map(|lane| lane.running).sum();
@@ -51,35 +52,35 @@ impl Book {
         }
     }
 
-    /// Whether a call with this need must find a worker, be the pool as small as it may.
+    /// Returns `true` if a call with this need finds a worker even in the smallest pool.
     pub(super) fn worker_is_free(&self, need: Need, lane: &LaneBook) -> bool {
         let pool = &self.setup.settings.pool;
         let room = self.room(need, pool.base.get()) > pool.interactive_reserve;
         room && !self.has_its_share(need, lane)
     }
 
-    /// Whether the lane may hold no more slots, however many there are.
+    /// Returns `true` if the lane holds its full share of slots.
     pub(super) fn has_its_share(&self, need: Need, lane: &LaneBook) -> bool {
         need == Need::Slot && lane.slots() >= self.share()
     }
 
-    /// Slots that one lane may hold (P5).
+    /// The most slots that one lane may hold (P5).
     fn share(&self) -> u32 {
         let pool = &self.setup.settings.pool;
         pool.lane_share.of(u64::from(pool.max.get())).max(1) as u32
     }
 
-    /// Whether only interactive calls may find a worker for this need.
+    /// Returns `true` if only interactive calls are sure to find a worker for this need.
     pub(super) fn kept_for_interactive(&self, need: Need) -> bool {
         let pool = &self.setup.settings.pool;
         self.room(need, pool.base.get()) <= pool.interactive_reserve
     }
 
-    /// P3, P5, Q3: what a promise takes of the workers.
+    /// P3, P5, Q3: checks the worker that a reservation takes.
     pub(super) fn check_workers(
         &self,
         name: &Arc<str>,
-        known: &Try,
+        known: &AttemptBook,
         broken: &mut Vec<(&'static str, String)>,
     ) {
         let pool = &self.setup.settings.pool;

@@ -1,4 +1,4 @@
-//! What a restart makes of jobs and calls: what goes on, what waits again, what has no lane.
+//! The effect of a restart on jobs and calls: some go on, some wait again, some have no lane.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use super::Book;
 use super::jobs::{CallBook, State, comes_at};
 
 impl Book {
-    /// Whether an attempt goes on when the process dies.
+    /// Returns `true` if an attempt outlives its process.
     pub(crate) fn goes_on(&self, attempt: AttemptId) -> bool {
-        let lane = self.tries.get(&attempt).and_then(|lane| self.lanes.get(lane));
+        let lane = self.attempts.get(&attempt).and_then(|lane| self.lanes.get(lane));
         let Some(id) = lane.and_then(|lane| lane.find(attempt)).map(|known| known.owner) else {
             return false;
         };
@@ -23,7 +23,7 @@ impl Book {
         runs && outlives(&self.setup.kinds, &job.spec)
     }
 
-    /// The engine starts anew: nothing runs, and what was never tried may be not due again.
+    /// The engine starts again: nothing runs, and a job that was never tried may be delayed again.
     pub(super) fn jobs_reopened(&mut self) {
         let now = self.now;
         let ids: Vec<JobId> = self.jobs.keys().copied().collect();
@@ -33,7 +33,7 @@ impl Book {
             job.parked = !kinds.iter().any(|kind| kind.name == job.spec.kind);
             let goes_on = outlives(kinds, &job.spec);
             let begun = |call: &CallBook| {
-                let shared = call.state == State::Shared && call.tries > 0;
+                let shared = call.state == State::Shared && call.attempts > 0;
                 shared || call.recorded || matches!(call.state, State::Settled | State::Running(_))
             };
             let untouched = !job.calls.iter().any(begun);
@@ -42,7 +42,7 @@ impl Book {
             for call in &mut job.calls {
                 if matches!(call.state, State::Running(_)) && !goes_on {
                     call.state = State::Waiting;
-                    // Its open reservation tells of it, also if this start is not committed.
+                    // Its open reservation is a record of it, even if this start is never durable.
                     call.recorded = true;
                 }
                 if !call.place_durable && call.joined_at > Time::ZERO {
@@ -62,15 +62,15 @@ impl Book {
         }
     }
 
-    /// Who rests because its lane is configured no more, and who is back.
-    pub(super) fn park_strangers(&mut self) {
+    /// Parks jobs and calls whose lane is not configured, and resumes those whose lane is back.
+    pub(super) fn park_jobs_without_lanes(&mut self) {
         let gone: Vec<Arc<str>> =
             self.lanes.iter().filter(|(_, lane)| lane.gone).map(|(name, _)| name.clone()).collect();
         for (&id, job) in &mut self.jobs {
             let given = job.spec.stages.iter().map(Vec::len).sum();
             let open = job.calls.iter().take(given).any(|call| call.state != State::Settled);
             if open && job.spec.stages.iter().flatten().any(|lane| gone.contains(lane)) {
-                // When it is back it enters the queue by another door than submissions.
+                // When its lane is back, it joins the queue without a submission.
                 (job.parked, job.replaced) = (true, true);
                 self.was_parked.insert(id);
                 continue;

@@ -1,4 +1,4 @@
-//! Calls have one outcome and jobs one report, and both are honest (J1, J2, J4, R1, B2).
+//! Each call has one outcome and each job one report, and both are true (J1, J2, J4, R1, B2).
 
 use paceline_core::{
     Answer, CallId, Failure, JobId, JobState, OnCrash, Outcome, Report, Skip, Until, Verdict,
@@ -9,10 +9,10 @@ use super::jobs::{CallBook, JobBook, State, Wanted, new_call};
 use super::shared::MOST_AGAIN;
 use crate::trace::words;
 
-/// The stage of a call that was added and settled at once: nothing written tells it.
+/// The stage of a call that was added and settled at once: no write names it.
 const UNKNOWN_STAGE: u16 = u16::MAX;
 
-/// What a verdict makes of a call that does not go on after it.
+/// The outcome of a call that settles with this verdict.
 pub(super) fn brought(verdict: &Verdict) -> Option<Outcome> {
     Some(match verdict {
         Verdict::Done { conclusive, value } => {
@@ -29,7 +29,7 @@ pub(super) fn brought(verdict: &Verdict) -> Option<Outcome> {
     })
 }
 
-/// Whether only a call whose stage has begun can come to this.
+/// Returns `true` if only a call whose stage has begun can have this outcome.
 fn has_begun(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Failed(failure) => &*failure.class != "crash",
@@ -44,9 +44,9 @@ fn told(outcome: &Outcome) -> String {
 }
 
 impl Book {
-    /// A call has its one outcome.
+    /// A call settled.
     pub(super) fn settled(&mut self, id: JobId, place: usize, outcome: &Outcome, cached: bool) {
-        let job = self.jobs.get_mut(&id).expect("whoever settles looked");
+        let job = self.jobs.get_mut(&id).expect("the caller checked the job");
         let Some(call) = job.calls.get_mut(place) else {
             return self.broken("J1", format!("job {id} has no call {place}"));
         };
@@ -70,7 +70,7 @@ impl Book {
             call.made += u32::from(known.is_some_and(|known| !known.told));
             heard |= known.is_some_and(|known| known.start_told == now);
         }
-        // Withdrawn, it may have settled in this turn before the engine heard of it.
+        // A withdrawn call may have settled in this turn before its verdict was processed.
         call.unsure |= heard && matches!(outcome, Outcome::Skipped(_) | Outcome::Cancelled);
         call.outcome = Some(outcome.clone());
         (call.was, call.state) = (call.state, State::Settled);
@@ -84,7 +84,10 @@ impl Book {
         if cached && !self.is_from_cache(&before.lane, key.unwrap_or_default(), outcome) {
             self.broken(
                 "C2",
-                format!("job {id} got an answer of {} that nobody gave", before.lane),
+                format!(
+                    "job {id} got a cached outcome of {} that the cache does not have",
+                    before.lane
+                ),
             );
         }
     }
@@ -95,7 +98,7 @@ impl Book {
             return self.broken("J1", format!("job {id} reported twice, or was never accepted"));
         }
         for (place, call) in report.calls.iter().enumerate() {
-            // A moved call's successor may be settled before it was ever written.
+            // The successor of a moved call may settle before it was ever written.
             if place == self.jobs[&id].calls.len() {
                 let job = self.jobs.get_mut(&id).expect("checked above");
                 job.calls.push(new_call(&call.lane, UNKNOWN_STAGE));
@@ -103,11 +106,12 @@ impl Book {
             self.settled(id, place, &call.outcome, call.cached);
             let book = &self.jobs[&id];
             let CallBook { made, was, unsure, .. } = book.calls[place];
-            // Of shared requests, and of those that a parked job had, less is known.
+            // The model does not count the attempts of shared requests and parked jobs exactly.
             let parked = was == State::Parked || self.was_parked.contains(&id);
             let known = book.spec.cache_key.is_none() && !parked;
             if known && call.attempts != made && !(unsure && call.attempts + 1 == made) {
-                let words = format!("job {id} tells {} attempts of {made}", call.attempts);
+                let words =
+                    format!("job {id} reports {} attempts instead of {made}", call.attempts);
                 self.broken("J1", words);
             }
         }
@@ -118,13 +122,13 @@ impl Book {
         }
         self.finished.insert(id);
         if job.calls.len() != report.calls.len() {
-            self.broken("J1", format!("the report of job {id} misses calls"));
+            self.broken("J1", format!("the report of job {id} lacks calls"));
         }
         self.check_stages(&job, report);
         self.check_coverage(&job, report);
     }
 
-    /// J3: a stage begins when all calls before it have settled, and none settled the question.
+    /// J3: a stage begins when all earlier calls have settled and none was conclusive.
     pub(super) fn check_stage_begins(&mut self, id: JobId, stage: u16) {
         let mut earlier = self.jobs[&id].calls.iter().filter(|call| call.stage < stage);
         let goes_on = |call: &CallBook| call.outcome.as_ref().is_none_or(Outcome::is_conclusive);
@@ -135,7 +139,7 @@ impl Book {
         }
     }
 
-    /// J3: calls were made or skipped for an earlier stage as the answers of that stage say.
+    /// J3: the calls of a stage were made or skipped as the outcomes of earlier stages demand.
     fn check_stages(&mut self, job: &JobBook, report: &Report) {
         let calls = || job.calls.iter().zip(&report.calls);
         let answers = calls().filter(|(_, told)| told.outcome.is_conclusive());
@@ -147,7 +151,10 @@ impl Book {
             if after && has_begun(&told.outcome) || skipped && !after && !unknown {
                 let words = format!("job {}: {} of stage {}", report.job, call.lane, call.stage);
                 let words = format!("{words} is {}", told.outcome.name());
-                return self.broken("J3", format!("{words}, the first answer is of {first:?}"));
+                return self.broken(
+                    "J3",
+                    format!("{words}, the first conclusive outcome is of stage {first:?}"),
+                );
             }
         }
     }
@@ -171,38 +178,45 @@ impl Book {
         }
         let early = outcomes().any(|o| *o == Outcome::Skipped(Skip::EarlyExit));
         if early && !(conclusive && job.spec.until == Until::Conclusive) {
-            self.broken("J2", format!("job {} ended early without an answer", report.job));
+            self.broken(
+                "J2",
+                format!("job {} ended early without a conclusive outcome", report.job),
+            );
         }
         let cancelled = report.state == JobState::Cancelled;
         if cancelled && !self.cancelled.contains(&report.job) {
-            self.broken("W4", format!("nobody cancelled job {}", report.job));
+            self.broken(
+                "W4",
+                format!("job {} is cancelled, and no caller asked for it", report.job),
+            );
         }
     }
 
-    /// J1: an outcome is what the upstream said, unless the rules chose it.
+    /// J1: an outcome equals the verdict of the upstream, unless the rules chose it.
     fn check_brought(&mut self, id: JobId, call: &CallBook, outcome: &Outcome, cached: bool) {
         let chosen = match outcome {
             Outcome::Skipped(_) | Outcome::Cancelled | Outcome::Duplicate { .. } => true,
             Outcome::Failed(failure) => matches!(&*failure.class, "cost" | "crash"),
             Outcome::Done { .. } | Outcome::Empty | Outcome::Moved { .. } => false,
         };
-        // Of shared calls it is not always known who tells them.
+        // The model does not always know which attempt settles a shared call.
         let believed = call.brought.is_none() && call.state == State::Shared;
         if chosen || cached || believed || call.unsure {
             return;
         }
         let lost = |to: &Outcome| {
-            // There may be no such lane, no room for it, or no end of moves (J7).
+            // The lane may not exist or be full, or the chain of moves may be too long (J7).
             let moved = matches!(to, Outcome::Moved { .. });
             moved && matches!(outcome, Outcome::Failed(failure) if &*failure.class == "moved")
         };
         if call.brought.as_ref().is_none_or(|brought| brought != outcome && !lost(brought)) {
-            let words = format!("job {id} is told {}, its upstream said", told(outcome));
+            let words =
+                format!("job {id} reports {}, the verdict of its upstream was", told(outcome));
             self.broken("J1", format!("{words} {:?}", call.brought.as_ref().map(told)));
         }
     }
 
-    /// A failure that the rules chose themselves must be due: a call with attempts left goes on.
+    /// Checks a failure that the rules chose themselves: a call with attempts left goes on.
     pub(super) fn check_failure(&mut self, id: JobId, place: usize, outcome: &Outcome) {
         let Outcome::Failed(failure) = outcome else { return };
         let job = &self.jobs[&id];
@@ -228,10 +242,10 @@ impl Book {
         }
     }
 
-    /// The reservation of a call was open when its process died, and now the store knows: the process
-    /// died under those that shared it too (B2).
+    /// The store now knows that the process died during an attempt of a call. That counts for the
+    /// calls that shared the request too (B2).
     pub(super) fn call_crashed(&mut self, id: CallId) {
-        self.died_under(id);
+        self.process_died_under(id);
         let Some(job) = self.jobs.get(&id.job) else { return };
         let call = job.calls.get(usize::from(id.index));
         let lane = call.filter(|call| call.state != State::Settled).map(|call| call.lane.clone());
@@ -243,13 +257,13 @@ impl Book {
             if sharer == id || call.joined_at >= self.opened_at {
                 continue;
             }
-            // When it came due, and so whether it shared the request, nothing durable tells.
+            // No write says when it came due, and so whether it shared the request.
             call.unsure |= book.due.is_some() || book.wanted_due != Wanted::Nothing;
-            self.died_under(sharer);
+            self.process_died_under(sharer);
         }
     }
 
-    fn died_under(&mut self, id: CallId) {
+    fn process_died_under(&mut self, id: CallId) {
         let Some(job) = self.jobs.get_mut(&id.job).filter(|job| !job.parked) else { return };
         let kind = self.setup.kinds.iter().find(|kind| kind.name == job.spec.kind);
         let most = match kind.map(|kind| kind.on_crash) {

@@ -1,4 +1,4 @@
-//! Services as their rosters ran them, measured on the wire (S1 to S3).
+//! Runs of services and rosters, measured on the wire (S1 to S3).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,27 +10,27 @@ use paceline_core::{
 
 use super::Book;
 
-/// A check may be so much late: a commit, a restart, a step of the clock.
+/// The most delay of a check, by a commit, a restart, or a step of the clock.
 const LATE: Span = Span::secs(60);
 
-/// What services did.
+/// The runs of services.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
-    /// Unfinished jobs that run services, and whether somebody asked for them.
+    /// Unfinished jobs that run services; `true` for those that an operator started.
     jobs: BTreeMap<JobId, (Arc<str>, bool)>,
-    /// The services of all jobs that ever ran one.
+    /// The service of each job that ever ran one.
     names: BTreeMap<JobId, Arc<str>>,
     attempts: BTreeMap<AttemptId, JobId>,
     on_the_wire: BTreeMap<AttemptId, JobId>,
     succeeded: BTreeMap<Arc<str>, Now>,
-    /// When a run was last over, whatever it came to.
+    /// When the last run of each service ended, whatever its outcome.
     over: BTreeMap<Arc<str>, Time>,
     up_since: Time,
-    /// Services that somebody asked for in this turn.
+    /// Services that an operator started in this turn.
     pub(super) asked: Vec<Arc<str>>,
 }
 
-/// The interval of a service as this roster sees it; nothing for cron.
+/// The interval of a service on this roster; `None` for cron.
 fn interval(setup: &Setup, roster: &RosterTerms, service: &str) -> Option<Span> {
     let terms = setup.services.iter().find(|terms| *terms.name == *service)?;
     match terms.when {
@@ -54,7 +54,7 @@ impl Book {
         self.setup.rosters.clear();
     }
 
-    /// S1: nothing is run before it is due, unless somebody asks.
+    /// S1: no service runs before it is due, unless an operator starts it.
     pub(super) fn run_accepted(&mut self, record: &JobRecord, payload: &Blob) {
         if &*record.spec.kind != SERVICE_KIND {
             return;
@@ -72,7 +72,7 @@ impl Book {
                 now.time >= last.time + interval || now.wall >= last.wall + interval
             })
         };
-        // What was due in the turn that ends the rosters still runs.
+        // A service that was due in the turn that removes the rosters still runs.
         let over = self.setup.rosters.is_empty();
         if !over && !rosters.into_iter().any(due) {
             self.broken("S1", format!("{name} runs again {} later", now.time.since(last.time)));
@@ -83,12 +83,12 @@ impl Book {
         if self.runs.jobs.contains_key(&job) {
             self.runs.attempts.insert(attempt, job);
         } else {
-            // A number that a power cut took away is given out again.
+            // The number of a reservation that a power cut lost is used again.
             self.runs.attempts.remove(&attempt);
         }
     }
 
-    /// S3: no service twice at once. S2: the services of a roster one after another.
+    /// S3: no service runs twice at once. S2: the services of a roster run one after another.
     pub(super) fn run_arrives(&mut self, attempt: AttemptId, at: Time) {
         let Some(job) = self.runs.attempts.get(&attempt).copied() else { return };
         let name = self.runs.names[&job].clone();
@@ -107,7 +107,7 @@ impl Book {
         }
     }
 
-    /// Whether two services stand on one roster and on no other.
+    /// Returns `true` if two services are on one roster and on no other.
     fn only_together(&self, one: &str, other: &str) -> bool {
         let on = |service: &str| {
             let rosters = self.setup.rosters.iter().filter(|roster| lists(roster, service));
@@ -117,7 +117,7 @@ impl Book {
         one.len() == 1 && one == other
     }
 
-    /// The service that an attempt runs, if it does.
+    /// The service that an attempt runs, if any.
     pub(crate) fn service_of(&self, attempt: AttemptId) -> Option<Arc<str>> {
         let job = self.runs.attempts.get(&attempt)?;
         self.runs.names.get(job).cloned()
@@ -135,7 +135,7 @@ impl Book {
         }
     }
 
-    /// S3: the next check is always armed, so nothing stays due for long beside an idle roster.
+    /// S3: the next check is always armed, so no service of an idle roster stays due for long.
     pub(super) fn check_rosters(&mut self) {
         let busy = |roster: &RosterTerms| {
             self.runs.jobs.values().any(|(service, _)| lists(roster, service))
@@ -157,7 +157,7 @@ impl Book {
             }
         }
         if let Some((roster, service)) = forgotten {
-            self.broken("S3", format!("{roster} does not look at {service}, which is due"));
+            self.broken("S3", format!("{roster} does not run {service}, which is due"));
         }
     }
 }

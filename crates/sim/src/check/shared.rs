@@ -1,5 +1,5 @@
-//! Calls that share their requests by lane and cache key (C2): what one attempt means for each of
-//! them (R1, L6), and how long each would wait (W1). Who leads them is not modelled.
+//! Calls that share requests by lane and cache key (C2): the effect of one attempt on each of them
+//! (R1, L6), and how long each may wait (W1). The call that leads them is not modelled.
 
 use std::sync::Arc;
 
@@ -12,42 +12,42 @@ use super::jobs::State;
 use super::payloads::Move;
 use super::reports::brought;
 
-/// Throttled or not processed more often than this, a call has failed (L6, L7).
+/// A call that is throttled or not processed more often than this has failed (L6, L7).
 pub(super) const MOST_AGAIN: u16 = 20;
 
-/// Where the calls with one lane and cache key are.
+/// The phase of the calls with one lane and cache key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Where {
-    /// Nothing is known until the next promise.
+enum Phase {
+    /// Not known until the next reservation.
     Unknown,
     Waiting,
     Running(AttemptId),
-    /// Until a moment between these: each of them may lead, and waits by itself.
+    /// Until a moment between these: each call has its own backoff, and any of them may lead.
     Backoff(Time, Time),
 }
 
 /// Calls that share their requests.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Same {
-    at: Where,
-    /// When an attempt was last told.
+pub(super) struct SharedRequest {
+    at: Phase,
+    /// When a verdict was last reported.
     told_at: Time,
 }
 
-impl Same {
-    fn new(at: Where) -> Same {
-        Same { at, told_at: Time::ZERO }
+impl SharedRequest {
+    fn new(at: Phase) -> SharedRequest {
+        SharedRequest { at, told_at: Time::ZERO }
     }
 
     fn waits(&self, now: Time) -> bool {
-        matches!(self.at, Where::Waiting)
-            || matches!(self.at, Where::Backoff(_, latest) if latest <= now)
+        matches!(self.at, Phase::Waiting)
+            || matches!(self.at, Phase::Backoff(_, latest) if latest <= now)
     }
 }
 
 type SameKey = (Arc<str>, Blob);
 
-/// Whether a verdict asks for another attempt at the cost of this one.
+/// Returns `true` if a verdict uses up an attempt and allows another one.
 fn asks_again(verdict: &Verdict) -> bool {
     match verdict {
         Verdict::NotProcessed => true,
@@ -56,7 +56,7 @@ fn asks_again(verdict: &Verdict) -> bool {
     }
 }
 
-/// How long a call waits for its retry: a date that is hardly later than now is none (R1).
+/// The wait before a retry. A `Retry-After` of at most 10 ms is ignored (R1).
 pub(super) fn retry_wait(retry_after: Option<Span>, backoff: Span) -> Span {
     retry_after.filter(|after| *after > Span::millis(10)).unwrap_or(backoff)
 }
@@ -80,12 +80,13 @@ impl Book {
         calls.collect()
     }
 
-    /// One of them is promised an attempt.
+    /// One of the calls gets an attempt.
     pub(super) fn sharer_reserved(&mut self, lane: &Arc<str>, key: Blob, attempt: AttemptId) {
         let now = self.now.time;
-        let same = self.same.entry((lane.clone(), key)).or_insert(Same::new(Where::Unknown));
-        let before = std::mem::replace(&mut same.at, Where::Running(attempt));
-        if let Where::Backoff(until, _) = before
+        let same =
+            self.same.entry((lane.clone(), key)).or_insert(SharedRequest::new(Phase::Unknown));
+        let before = std::mem::replace(&mut same.at, Phase::Running(attempt));
+        if let Phase::Backoff(until, _) = before
             && until > now
         {
             let early = until.since(now);
@@ -93,32 +94,32 @@ impl Book {
         }
     }
 
-    /// Whether this attempt is the one that calls share.
+    /// Returns `true` if calls share this attempt.
     pub(super) fn is_shared(&self, attempt: AttemptId) -> bool {
-        self.same.values().any(|same| same.at == Where::Running(attempt))
+        self.same.values().any(|same| same.at == Phase::Running(attempt))
     }
 
-    /// The engine starts anew: only of attempts that go on it is known where their calls are.
+    /// The engine starts again: only the phase of attempts that outlive the process is known.
     pub(super) fn sharers_reopened(&mut self, goes_on: &[AttemptId]) {
         self.same.retain(|_, same| {
             same.told_at = Time::ZERO;
-            matches!(same.at, Where::Running(attempt) if goes_on.contains(&attempt))
+            matches!(same.at, Phase::Running(attempt) if goes_on.contains(&attempt))
         });
     }
 
-    /// What their attempt brought is brought to each.
-    pub(super) fn sharers_hear(&mut self, attempt: AttemptId, told: &AttemptResult, roll: u64) {
+    /// Applies the verdict of the shared attempt to each call.
+    pub(super) fn apply_to_sharers(&mut self, attempt: AttemptId, told: &AttemptResult, roll: u64) {
         let now = self.now.time;
-        let Some(lane) = self.tries.get(&attempt).cloned() else { return };
+        let Some(lane) = self.attempts.get(&attempt).cloned() else { return };
         let known = self.lanes.get(&lane).and_then(|lane| lane.find(attempt));
         let Some(key) = known.filter(|t| !t.told).and_then(|t| t.cache_key.clone()) else { return };
         let key = (lane, key);
-        if self.same.get(&key).is_none_or(|same| same.at != Where::Running(attempt)) {
+        if self.same.get(&key).is_none_or(|same| same.at != Phase::Running(attempt)) {
             return;
         }
         let sharers = self.sharers(&key);
-        let mut next = Where::Waiting;
-        // While one of them may still ask for nothing, all go on with it.
+        let mut next = Phase::Waiting;
+        // While one of them has free repetitions left, the others go on with it.
         let calls = || sharers.iter().map(|&(id, place)| &self.jobs[&id].calls[place]);
         let mut calls = calls().filter(|call| call.joined_at < now);
         let free = calls.any(|call| call.unprocessed < MOST_AGAIN);
@@ -126,7 +127,7 @@ impl Book {
             let job = self.jobs.get_mut(&id).expect("listed above");
             let retry = job.spec.retry;
             let call = &mut job.calls[place];
-            // One that came due in this turn asks the cache first, and shares the next attempt.
+            // A call that came due in this turn asks the cache first, and shares the next attempt.
             if call.joined_at >= now {
                 continue;
             }
@@ -151,8 +152,8 @@ impl Book {
                     let spent = call.failures >= retry.attempts.get();
                     next = match next {
                         _ if spent => next,
-                        Where::Backoff(from, to) => Where::Backoff(from.min(until), to.max(until)),
-                        _ => Where::Backoff(until, until),
+                        Phase::Backoff(from, to) => Phase::Backoff(from.min(until), to.max(until)),
+                        _ => Phase::Backoff(until, until),
                     };
                     spent
                 }
@@ -162,16 +163,15 @@ impl Book {
             call.brought = if call.through { brought(&told.verdict) } else { None };
             job.moves.extend(Move::told(&told.verdict, call.payload.as_ref(), now));
         }
-        self.same.insert(key, Same { at: next, told_at: now });
+        self.same.insert(key, SharedRequest { at: next, told_at: now });
     }
 
-    /// One of them has its outcome. Others take over what it had, and a retry that it waited for may
-    /// come sooner.
+    /// One of the calls settled. Another takes over its request, and the retry may come earlier.
     pub(super) fn sharer_settled(&mut self, lane: &Arc<str>, key: Blob, through: bool) {
         let (key, now) = ((lane.clone(), key), self.now.time);
         let left = self.sharers(&key);
         let Some(same) = self.same.get_mut(&key) else { return };
-        // One that comes in the same turn may have come too late to take over.
+        // A call that joins in the same turn may be too late to take over.
         let (mut known, mut shared) = (false, true);
         for (id, place) in left {
             let call = &mut self.jobs.get_mut(&id).expect("listed above").calls[place];
@@ -181,14 +181,14 @@ impl Book {
         }
         if !known {
             self.same.remove(&key);
-        } else if matches!(same.at, Where::Backoff(..)) && !through && !shared {
-            // One that shared no request in vain goes at once, if it is the next to lead.
-            same.at = Where::Unknown;
+        } else if matches!(same.at, Phase::Backoff(..)) && !through && !shared {
+            // A call that shared no failed request goes at once, if it leads next.
+            same.at = Phase::Unknown;
         }
     }
 
-    /// At the end of a turn: who is new, and who waits longer than it would (W1).
-    pub(super) fn look_at_sharers(&mut self) {
+    /// At the end of a turn: registers new calls, and checks how long the others wait (W1).
+    pub(super) fn check_sharers(&mut self) {
         let now = self.now.time;
         let (mut new, mut unsure, mut broken) = (Vec::new(), Vec::new(), Vec::new());
         let jobs = self.jobs.iter().filter(|(_, job)| !job.parked);
@@ -199,7 +199,7 @@ impl Book {
                     continue;
                 }
                 let key = (call.lane.clone(), key.clone());
-                let fresh = call.tries == 0 && call.joined_at >= self.opened_at;
+                let fresh = call.attempts == 0 && call.joined_at >= self.opened_at;
                 match self.same.get(&key) {
                     None => new.push((key, fresh && !call.unsure)),
                     Some(same) if same.told_at == now && call.joined_at >= now => {
@@ -216,16 +216,16 @@ impl Book {
             self.jobs.get_mut(&id).expect("seen above").calls[place].unsure = true;
         }
         for (key, fresh) in new {
-            let at = if fresh { Where::Waiting } else { Where::Unknown };
-            let same = self.same.entry(key).or_insert(Same::new(at));
-            same.at = if fresh { same.at } else { Where::Unknown };
+            let at = if fresh { Phase::Waiting } else { Phase::Unknown };
+            let same = self.same.entry(key).or_insert(SharedRequest::new(at));
+            same.at = if fresh { same.at } else { Phase::Unknown };
         }
         for words in broken {
             self.broken("W1", words);
         }
     }
 
-    /// Whoever leads them, the lane opens no sooner than for the most urgent call of cost 1.
+    /// Whichever call leads, the lane opens no earlier than for the most urgent call of cost 1.
     fn waits_too_long(&self, id: JobId, place: usize) -> Option<String> {
         let (job, now) = (&self.jobs[&id], self.now.time);
         let call = &job.calls[place];
@@ -234,7 +234,10 @@ impl Book {
             && lane.paused
             && lane.paused_at + most <= now
         {
-            return Some(format!("{}: job {id} waits for the resume, by another", call.lane));
+            return Some(format!(
+                "{}: job {id} shares a call and waits for a resume beyond its max_wait",
+                call.lane
+            ));
         }
         let budget = call.max_wait?.max(self.budget(id, place)?);
         if !lane.plain(now) {
@@ -243,12 +246,12 @@ impl Book {
         let most_urgent = Priority::Interactive;
         let opens = lane.opening(most_urgent, most_urgent);
         let wait = opens.max(self.group_opening(lane.limits(), 1)).since(now);
-        let words = || format!("{}: job {id} would wait {wait} by another", call.lane);
+        let words = || format!("{}: job {id} shares a call and would wait {wait}", call.lane);
         (wait > budget).then(words)
     }
 
-    /// How long a shared or own budget lasts while a lane is stopped by hand (W1).
-    pub(super) fn pause_ends_patience(&self, id: JobId, place: usize) -> Option<Time> {
+    /// When the `max_wait` of a call ends while its lane is paused (W1).
+    pub(super) fn pause_budget_ends_at(&self, id: JobId, place: usize) -> Option<Time> {
         let job = &self.jobs[&id];
         let most = job.spec.max_wait?;
         let lane = self.lanes.get(&job.calls[place].lane).filter(|lane| lane.paused)?;

@@ -1,21 +1,21 @@
-//! What becomes of an attempt: when it started, when its slot was free, when it ended (L4, L5).
+//! The course of an attempt: when it started, when its slot was freed, when it ended (L4, L5).
 
 use paceline_core::{AttemptId, CallId, LaneId, Reservation, Span, Time};
 
 use super::Book;
 
 impl Book {
-    /// A power cut took these promises with it. The engine cannot count them any more; what the
-    /// services saw of them stays seen, and must break no limit.
+    /// A power cut lost these reservations. The engine cannot count them any more, but upstreams
+    /// saw their requests, which must break no limit.
     pub(crate) fn never_promised(&mut self, gone: &[Reservation]) {
         for reservation in gone {
-            let name = self.tries[&reservation.attempt].clone();
+            let name = self.attempts[&reservation.attempt].clone();
             if let Some(known) = self.lane(&name).find_mut(reservation.attempt) {
                 (known.unused, known.end_durable) = (true, true);
             }
             self.call_never_reserved(reservation);
         }
-        // Their numbers are given out again.
+        // Their numbers are used again.
         if let Some(first) = gone.first() {
             self.newest = AttemptId(first.attempt.0 - 1);
         }
@@ -23,7 +23,7 @@ impl Book {
 
     pub(super) fn start_known(&mut self, attempt: AttemptId, at: Time) {
         let now = self.now.time;
-        let Some(name) = self.tries.get(&attempt).cloned() else { return };
+        let Some(name) = self.attempts.get(&attempt).cloned() else { return };
         let lane = self.lane(&name);
         if let Some(known) = lane.find_mut(attempt)
             && !known.start_known
@@ -35,16 +35,16 @@ impl Book {
         }
     }
 
-    /// The store knows that another call goes on with an attempt.
+    /// The store knows that an attempt belongs to another call now.
     pub(super) fn handed_over(&mut self, attempt: AttemptId, to: CallId) {
-        let Some(name) = self.tries.get(&attempt).cloned() else { return };
+        let Some(name) = self.attempts.get(&attempt).cloned() else { return };
         if let Some(known) = self.lane(&name).find_mut(attempt) {
             known.owner = to;
         }
     }
 
     pub(super) fn start_durable(&mut self, attempt: AttemptId, at: Time) {
-        let Some(name) = self.tries.get(&attempt).cloned() else { return };
+        let Some(name) = self.attempts.get(&attempt).cloned() else { return };
         let Some(known) = self.lane(&name).find_mut(attempt) else { return };
         known.durable_at = at;
         let counts_at = known.counts_at;
@@ -54,9 +54,9 @@ impl Book {
         }
     }
 
-    /// The store knows that an attempt is over, and when it finished if that may matter.
+    /// The store knows that an attempt ended, and when, if that may matter.
     pub(super) fn end_durable(&mut self, attempt: AttemptId, ended_at: Option<Time>) {
-        let Some(name) = self.tries.get(&attempt).cloned() else { return };
+        let Some(name) = self.attempts.get(&attempt).cloned() else { return };
         let lane = self.lane(&name);
         let restarted_at = lane.restarted_at;
         let Some(known) = lane.find_mut(attempt) else { return };
@@ -72,12 +72,12 @@ impl Book {
         }
     }
 
-    /// History may go when it binds nothing: what has a lower number may have arrived later.
+    /// Checks that the history which the engine drops does not matter any more.
     pub(super) fn check_forgotten(&mut self, lane: LaneId, below: AttemptId) {
         let now = self.now.time;
         let Some(name) = self.lane_ids.get(&lane).cloned() else { return };
         let lane = self.lane(&name).clone();
-        let over = lane.tries.iter().filter(|t| t.id < below && t.end_durable && !t.unused);
+        let over = lane.attempts.iter().filter(|t| t.id < below && t.end_durable && !t.unused);
         let bound = over.filter(|t| {
             let windows = lane.limits().windows.iter().zip(&lane.rules.since);
             let windows = windows.filter(|(_, since)| t.durable_at >= **since);
@@ -93,7 +93,7 @@ impl Book {
 
     pub(super) fn slot_freed(&mut self, attempt: AttemptId) {
         let now = self.now.time;
-        let Some(name) = self.tries.get(&attempt).cloned() else { return };
+        let Some(name) = self.attempts.get(&attempt).cloned() else { return };
         let lane = self.lane(&name);
         let Some(known) = lane.find_mut(attempt) else { return };
         if std::mem::replace(&mut known.ended, true) {
@@ -113,12 +113,12 @@ impl Book {
         lane.running -= workers;
     }
 
-    /// L5: the service is done with it, so the slot is free and the finish is now, if it is the
-    /// first word of it and not too many have said so.
+    /// L5: the upstream has responded, so the slot is free and the attempt finishes now, if this is
+    /// the first report of it and the bound on answered attempts is not reached.
     pub(super) fn slot_freed_early(&mut self, attempt: AttemptId) {
         let now = self.now.time;
         let full = self.answered_early >= self.setup.settings.max_answered;
-        let Some(name) = self.tries.get(&attempt).cloned() else { return };
+        let Some(name) = self.attempts.get(&attempt).cloned() else { return };
         let lane = self.lane(&name);
         let Some(known) = lane.find_mut(attempt) else { return };
         if full || known.told || !known.holds_slot() {

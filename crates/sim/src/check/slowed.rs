@@ -1,37 +1,37 @@
-//! How a lane answers to being throttled and to success, written down a second time (L7).
+//! The reaction of a lane to throttling and to success, modelled a second time (L7).
 
 use paceline_core::{AttemptId, GapFrom, Priority, Span, Time};
 
-use super::lanes::{LaneBook, Try};
+use super::lanes::{AttemptBook, LaneBook};
 
-/// What throttling did to a lane.
+/// The effect of throttling on a lane.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slowed {
     gap: Span,
-    /// When that was first set.
+    /// When a gap was first set.
     since: Time,
-    /// The gap at which the lane is what it was.
+    /// The gap at which the lane is back to normal.
     ground: Span,
     refused: Option<(Span, Time)>,
-    /// Calls at once, where those are fewer than configured.
+    /// The most calls at once, if fewer than configured.
     narrowed: Option<u32>,
     successes: u32,
-    /// Starts before this are not counted: the lane is newer, or its process is.
+    /// Earlier starts are not counted: the lane or its process is newer.
     counts_from: Time,
 }
 
 impl Slowed {
-    /// The process that counted starts and successes is gone, or the lane was dropped.
+    /// The process died or the lane was dropped, and its counts of starts and successes with it.
     pub(super) fn forget_counts(&mut self, now: Time) {
         (self.counts_from, self.successes) = (now, 0);
     }
 
-    /// Whether throttling has left nothing behind.
+    /// Returns `true` if throttling has no effect any more.
     pub(super) fn is_over(&self) -> bool {
         self.gap == Span::ZERO && self.narrowed.is_none()
     }
 
-    /// Forgiven by hand.
+    /// An operator reset the lane.
     pub(super) fn reset(&mut self) {
         *self = Slowed { counts_from: self.counts_from, ..Slowed::default() };
     }
@@ -40,32 +40,33 @@ impl Slowed {
         self.successes = 0;
     }
 
-    /// So many calls at once are configured now.
+    /// The configured number of calls at once changed.
     pub(super) fn widened_to(&mut self, in_flight: u32) {
         self.narrowed = self.narrowed.filter(|narrow| *narrow < in_flight);
     }
 }
 
 impl LaneBook {
-    /// The gap between calls before it was throttled just now, if there is one.
+    /// The gap between calls before this throttling, if there is one.
     fn present_gap(&self, now: Time) -> Option<Span> {
         let gap = self.limits().every.unwrap_or(Span::ZERO).max(self.slowed.gap);
         if gap > Span::ZERO {
             return Some(gap);
         }
-        let known = self.tries.iter().filter(|t| t.start_known && !t.unused);
+        let known = self.attempts.iter().filter(|t| t.start_known && !t.unused);
         let counted = known.filter(|t| t.start_told > self.slowed.counts_from);
         let mut starts: Vec<u64> = counted.map(|t| t.started_at.0).collect();
-        // Whole seconds, the last one included: a start that is only assumed may be ahead of now.
+        // Whole seconds, the last one included: an assumed start may lie in the future.
         let last = starts.iter().copied().fold(now.0, u64::max) / 1_000_000;
         let ago = |seconds: u64| last.saturating_sub(seconds) * 1_000_000;
         starts.retain(|at| *at >= ago(9));
-        // A few of them may be one burst, unless they began a while ago.
+        // A few starts may be one burst, unless the first is several seconds old.
         let lasts = starts.len() > 1 && starts.iter().any(|at| *at < ago(4));
         (lasts || starts.len() >= 20).then(|| Span(10_000_000 / starts.len() as u64))
     }
 
-    /// Throttled, perhaps with a date: says whether the lane slows down.
+    /// The upstream throttled, perhaps with `Retry-After`: slows the lane down unless that is
+    /// later.
     pub(super) fn throttled(
         &mut self,
         attempt: AttemptId,
@@ -80,9 +81,9 @@ impl LaneBook {
         if dated.is_some_and(|after| after >= gap) {
             return;
         }
-        self.bent = true;
+        self.restricted = true;
         self.slowed.successes = 0;
-        // What was on the wire when the lane was last judged says nothing new.
+        // A request that was on the wire when the lane was last judged adds nothing.
         if attempt <= self.judged {
             return;
         }
@@ -97,11 +98,11 @@ impl LaneBook {
         self.slowed.narrowed = Some((wide / 2).max(1));
     }
 
-    /// Five successes allow one call more at once and take a quarter of the gap away, but lead no closer to a gap that was refused
-    /// in the last ten minutes than a sixteenth of it.
+    /// Five successes allow one more call at once and shorten the gap by a quarter. The gap stays a
+    /// sixteenth above one that was refused in the last ten minutes.
     pub(super) fn succeeded(&mut self, now: Time) {
         self.answered();
-        if !self.bent {
+        if !self.restricted {
             return;
         }
         self.slowed.successes += 1;
@@ -124,16 +125,16 @@ impl LaneBook {
         }
     }
 
-    /// The upstream answered, whatever it said: the ladder is cleared.
+    /// The upstream responded, whatever the verdict: the ladder is cleared.
     pub(super) fn answered(&mut self) {
         (self.failures, self.rung) = (0, 0);
-        self.row.clear();
+        self.failed_calls.clear();
     }
 }
 
 impl LaneBook {
-    /// The gaps that hold after a finish, by the rules that set them. One that came after the finish
-    /// may have found no trace of it, if the process died or the lane was dropped since.
+    /// The gaps after a finish, by the rules that set them. A newer gap may miss the finish, if the
+    /// process died or the lane was dropped since.
     pub(super) fn gaps_after(&self, last: Time, rank: Priority) -> [(&'static str, Span); 3] {
         let limits = self.limits();
         let configured = LaneBook::gap(limits, rank);
@@ -151,11 +152,16 @@ impl LaneBook {
 }
 
 /// L7: a throttled lane keeps its gap.
-pub(super) fn too_fast(name: &str, lane: &LaneBook, known: &Try, now: Time) -> Option<String> {
+pub(super) fn too_fast(
+    name: &str,
+    lane: &LaneBook,
+    known: &AttemptBook,
+    now: Time,
+) -> Option<String> {
     let gap = Span(lane.limits().gap_share[known.rank.index()].of(lane.slowed.gap.0));
-    // What was answered had arrived, however long it could have been on its way.
-    let seen = |t: &Try| t.left_at.map_or(t.counts_at, |left| left.min(t.counts_at));
-    let starts = lane.tries.iter().filter(|t| !t.unused).map(seen);
+    // A request that was answered had arrived, whatever the slack.
+    let seen = |t: &AttemptBook| t.left_at.map_or(t.counts_at, |left| left.min(t.counts_at));
+    let starts = lane.attempts.iter().filter(|t| !t.unused).map(seen);
     let last = starts.filter(|at| *at >= lane.rules.changed_at).max()?;
     let binds = gap > Span::ZERO && lane.limits().gap_from == GapFrom::Start;
     let fast = binds && now < last + gap;

@@ -1,4 +1,4 @@
-//! Limits, as the services see them (L1 to L11), and the conditions of each promise.
+//! Limits, measured at the upstreams (L1 to L11), and the conditions of each reservation.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use paceline_core::{AttemptId, GapFrom, MOST_LATE, Priority, Reservation, Span, 
 
 use super::Book;
 use super::groups::Member;
-use super::lanes::{LaneBook, Said, Try};
+use super::lanes::{Announcement, AttemptBook, LaneBook};
 use super::slowed::{too_fast, too_wide};
 
 impl Book {
-    /// A service sees a request that was sent a while before.
+    /// A request arrives at its upstream, some time after it was sent.
     pub(crate) fn arrives(&mut self, attempt: AttemptId, sent_at: Time, at: Time) {
         self.run_arrives(attempt, at);
-        let Some(name) = self.tries.get(&attempt).cloned() else {
+        let Some(name) = self.attempts.get(&attempt).cloned() else {
             let words = format!("attempt {} was sent without a durable reservation", attempt.0);
             return self.violation("L4", at, words);
         };
@@ -30,7 +30,8 @@ impl Book {
         }
         self.check_gap(&name, &known, at);
         self.check_windows(&name, &known, at);
-        // The limits may have changed since some were promised: the newest of them knew of all others.
+        // The limits may have changed between reservations: the newest one took all others into
+        // account.
         let on_the_wire = || self.lanes[&name].on_the_wire();
         let newest = on_the_wire().max_by_key(|t| t.id).unwrap_or(&known);
         let (seen, most) = (on_the_wire().count(), newest.rules.limits.in_flight.get());
@@ -42,10 +43,10 @@ impl Book {
         }
     }
 
-    /// How long an attempt may be on its way: what its lane allows for that, but no way is so long
-    /// that nothing would ever be in time.
+    /// The longest transit time of an attempt: the slack of its lane, but at most a fifth of its
+    /// timeout, so that some requests are in time.
     pub(crate) fn longest_way(&self, attempt: AttemptId) -> Span {
-        let lane = self.tries.get(&attempt).and_then(|name| self.lanes.get(name));
+        let lane = self.attempts.get(&attempt).and_then(|name| self.lanes.get(name));
         let known = lane.and_then(|lane| lane.find(attempt));
         known.map_or(Span::ZERO, |known| {
             let timeout = known.rules.limits.timeout.map(|timeout| Span(timeout.0 / 5));
@@ -53,36 +54,36 @@ impl Book {
         })
     }
 
-    /// A request is gone from the wire.
+    /// A request left the wire.
     pub(crate) fn left_the_wire(&mut self, attempt: AttemptId, at: Time) {
         self.run_left(attempt);
-        let Some(name) = self.tries.get(&attempt).cloned() else { return };
+        let Some(name) = self.attempts.get(&attempt).cloned() else { return };
         if let Some(known) = self.lane(&name).find_mut(attempt) {
             known.left_at.get_or_insert(at);
         }
     }
 
-    fn check_gap(&mut self, name: &Arc<str>, known: &Try, at: Time) {
+    fn check_gap(&mut self, name: &Arc<str>, known: &AttemptBook, at: Time) {
         let limits = &known.rules.limits;
         if limits.gap_from == GapFrom::Finish {
             return;
         }
         let before = |only: Option<Priority>| {
             let lane = &self.lanes[name];
-            let tries = lane.tries.iter().filter(|t| t.id != known.id && known.could_know(t));
-            // One that keeps no gap itself may overtake those before it on the way.
-            let paced = |t: &Try| LaneBook::gap(&t.rules.limits, t.rank) > Span::ZERO;
-            let tries = tries.filter(|t| t.id < known.id || paced(t));
-            let tries = tries.filter(|t| !lane.was_over(t, known.rules.changed_at));
-            let tries = tries.filter(|t| only.is_none_or(|p| p == t.priority));
-            let sent = tries.filter_map(|t| t.sent_at);
+            let attempts = lane.attempts.iter().filter(|t| t.id != known.id && known.could_know(t));
+            // An attempt without a gap may overtake earlier ones in transit.
+            let paced = |t: &AttemptBook| LaneBook::gap(&t.rules.limits, t.rank) > Span::ZERO;
+            let attempts = attempts.filter(|t| t.id < known.id || paced(t));
+            let attempts = attempts.filter(|t| !lane.was_over(t, known.rules.changed_at));
+            let attempts = attempts.filter(|t| only.is_none_or(|p| p == t.priority));
+            let sent = attempts.filter_map(|t| t.sent_at);
             sent.filter(|&sent| sent >= known.rules.changed_at).max()
         };
         for (last, rank, rule) in
             [(before(None), known.rank, "L2"), (before(Some(known.priority)), known.priority, "P2")]
         {
             let gap = LaneBook::gap(limits, rank);
-            // Without a gap one that started later may well arrive first.
+            // Without a gap, an attempt that started later may arrive first.
             if let Some(last) = last
                 && gap > Span::ZERO
                 && at < last + gap
@@ -94,13 +95,13 @@ impl Book {
         }
     }
 
-    fn check_windows(&mut self, name: &Arc<str>, known: &Try, at: Time) {
+    fn check_windows(&mut self, name: &Arc<str>, known: &AttemptBook, at: Time) {
         let rules = known.rules.clone();
         for (window, &since) in rules.limits.windows.iter().zip(&rules.since) {
             let lane = &self.lanes[name];
-            let tries = lane.tries.iter().filter(|t| known.could_know(t));
-            let tries = tries.filter(|t| !lane.was_over(t, since));
-            let held = held(tries, window.rate.per, since, at);
+            let attempts = lane.attempts.iter().filter(|t| known.could_know(t));
+            let attempts = attempts.filter(|t| !lane.was_over(t, since));
+            let held = held(attempts, window.rate.per, since, at);
             let max = u64::from(window.rate.max.get());
             if held > max {
                 let words = format!(
@@ -112,7 +113,7 @@ impl Book {
         }
     }
 
-    /// A promise became durable: was it the engine's to make?
+    /// A reservation became durable: checks that the rules allowed it.
     pub(super) fn reserved(&mut self, reservation: &Reservation) {
         let Some(name) = self.lane_ids.get(&reservation.lane).cloned() else {
             return self
@@ -124,9 +125,9 @@ impl Book {
         let job = self.jobs.get(&reservation.call.job);
         let due = job.and_then(|job| job.due);
         let may_start_at = due.map_or(Time::ZERO, |due| super::jobs::comes_at(due, self.now));
-        // Begun once, it does not wait again because the clock was stepped back.
+        // A job that has begun does not wait again because the clock was stepped back.
         let may_start_at = may_start_at.min(self.now.time + self.setup.settings.lead);
-        let known = Try {
+        let known = AttemptBook {
             id: reservation.attempt,
             call: reservation.call,
             owner: reservation.call,
@@ -156,18 +157,18 @@ impl Book {
             left_at: None,
         };
         self.check_terms(&name, reservation, &known);
-        self.check_promise(&name, &known);
+        self.check_reservation(&name, &known);
         self.newest = self.newest.max(known.id);
-        self.tries.insert(known.id, name.clone());
+        self.attempts.insert(known.id, name.clone());
         let lane = self.lane(&name);
         lane.running += known.workers;
-        lane.tries.push_back(known);
+        lane.attempts.push_back(known);
         self.call_reserved(reservation);
     }
 
-    /// What a promise says of its call, by the call's own terms: the latest moment that it counts at
-    /// (L4), its cost (L3) and its priority (L2).
-    fn check_terms(&mut self, name: &Arc<str>, reservation: &Reservation, known: &Try) {
+    /// Checks a reservation against the terms of its call: the charged moment (L4), the cost (L3)
+    /// and the priority (L2).
+    fn check_terms(&mut self, name: &Arc<str>, reservation: &Reservation, known: &AttemptBook) {
         let Some(job) = self.jobs.get(&reservation.call.job) else { return };
         let (cost, priority) = (job.spec.cost.get(), job.priority);
         let send_within = self.setup.settings.send_within(MOST_LATE);
@@ -176,12 +177,12 @@ impl Book {
             self.broken("L4", format!("{name}: charged later than it could arrive"));
         }
         if (reservation.cost, reservation.priority) != (cost, priority) {
-            let words = format!("{name}: promised at {} for {priority}", reservation.cost);
-            self.broken("L3", format!("{words}, and costs {cost}"));
+            let words = format!("{name}: reserved at cost {} for {priority}", reservation.cost);
+            self.broken("L3", format!("{words}, and the call costs {cost}"));
         }
     }
 
-    fn check_promise(&mut self, name: &Arc<str>, known: &Try) {
+    fn check_reservation(&mut self, name: &Arc<str>, known: &AttemptBook) {
         let now = self.now.time;
         let lane = &self.lanes[name];
         let mut broken: Vec<(&'static str, String)> = Vec::new();
@@ -196,7 +197,7 @@ impl Book {
             broken.push(("L7", format!("{name}: a second request beside the probe")));
         }
         broken.extend(too_soon(name, lane, known, now));
-        broken.extend(bent_by_service(name, lane, known, now).map(|words| ("L8", words)));
+        broken.extend(beyond_announced(name, lane, known, now).map(|words| ("L8", words)));
         broken.extend(too_fast(name, lane, known, now).map(|words| ("L7", words)));
         broken.extend(too_wide(name, lane).map(|words| ("L7", words)));
         broken.extend(kept(name, lane, known, now).map(|words| ("L11", words)));
@@ -207,20 +208,26 @@ impl Book {
     }
 }
 
-/// What the service saw in the window that ends at `at`.
+/// The cost of the requests that arrived in the window that ends at `at`.
 pub(super) fn held<'a>(
-    tries: impl Iterator<Item = &'a Try>,
+    attempts: impl Iterator<Item = &'a AttemptBook>,
     per: Span,
     since: Time,
     at: Time,
 ) -> u64 {
-    let sent = tries.filter_map(|t| t.sent_at.map(|sent| (sent, t.cost)));
+    let sent = attempts.filter_map(|t| t.sent_at.map(|sent| (sent, t.cost)));
     let inside = sent.filter(|(sent, _)| *sent >= since && *sent + per > at);
     inside.map(|(_, cost)| u64::from(cost)).sum()
 }
 
-/// L2: where a gap runs from the finish, so do those that throttling and the service set (L7, L8).
-fn too_soon(name: &str, lane: &LaneBook, known: &Try, now: Time) -> Option<(&'static str, String)> {
+/// L2: if the gap runs from the finish, so do the gaps set by throttling and announcements (L7,
+/// L8).
+fn too_soon(
+    name: &str,
+    lane: &LaneBook,
+    known: &AttemptBook,
+    now: Time,
+) -> Option<(&'static str, String)> {
     if lane.limits().gap_from == GapFrom::Start || !lane.is_sure(now) {
         return None;
     }
@@ -234,27 +241,27 @@ fn too_soon(name: &str, lane: &LaneBook, known: &Try, now: Time) -> Option<(&'st
     Some((rule, format!("{name}: {} after a finish, not {gap}", now.since(last))))
 }
 
-/// L8: what the service announced holds for everything promised after it was heard.
-fn bent_by_service(name: &str, lane: &LaneBook, known: &Try, now: Time) -> Option<String> {
-    let Said { announced, at, newest, others } = lane.announced?;
-    // A lane always has one call at once.
+/// L8: announced limits hold for every reservation after the announcement.
+fn beyond_announced(name: &str, lane: &LaneBook, known: &AttemptBook, now: Time) -> Option<String> {
+    let Announcement { announced, at, newest, others } = lane.announced?;
+    // A lane always allows one call at once.
     if let Some(most) = announced.in_flight
         && lane.held() >= most.max(1)
     {
         let held = lane.held();
         return Some(format!("{name}: one more than {held} at once, announced were {most}"));
     }
-    let later = || lane.tries.iter().filter(move |t| t.id > newest && !t.unused);
+    let later = || lane.attempts.iter().filter(move |t| t.id > newest && !t.unused);
     if let Some((left, span)) = announced.left
         && now < at + span
     {
         let spent: u32 = later().map(|t| t.cost).sum::<u32>() + known.cost;
         if spent > left.saturating_sub(others) {
-            let words = format!("{name}: {spent} calls where the service had {left} left");
+            let words = format!("{name}: {spent} calls where the upstream had {left} left");
             return Some(format!("{words} and may not have seen {others}"));
         }
     }
-    let last = lane.tries.iter().filter_map(|t| t.sent_at).max();
+    let last = lane.attempts.iter().filter_map(|t| t.sent_at).max();
     if let (Some(every), Some(last)) = (announced.every, last)
         && lane.limits().gap_from == GapFrom::Start
         && last > lane.rules.changed_at
@@ -269,11 +276,11 @@ fn bent_by_service(name: &str, lane: &LaneBook, known: &Try, now: Time) -> Optio
     over.then(|| format!("{name}: more than the announced {rate}"))
 }
 
-/// L11: what a window keeps for higher priorities is not spent by lower ones.
-fn kept(name: &str, lane: &LaneBook, known: &Try, now: Time) -> Option<String> {
+/// L11: lower priorities do not spend the share that a window keeps for higher ones.
+fn kept(name: &str, lane: &LaneBook, known: &AttemptBook, now: Time) -> Option<String> {
     lane.limits().windows.iter().zip(&lane.rules.since).find_map(|(window, &since)| {
         let (allowed, max) = (window.allowed(known.priority), u64::from(window.rate.max.get()));
-        let seen = lane.tries.iter().filter(|t| t.sent_at.is_some_and(|at| at >= since));
+        let seen = lane.attempts.iter().filter(|t| t.sent_at.is_some_and(|at| at >= since));
         let seen = seen.filter(|t| !lane.was_over(t, since));
         let inside = seen.filter(|t| t.sent_at.is_some_and(|at| at + window.rate.per > now));
         let spent: u64 = inside.map(|t| u64::from(t.cost)).sum::<u64>() + u64::from(known.cost);

@@ -1,4 +1,4 @@
-//! Attempts that their service has answered and that are not settled yet (L5 and what follows).
+//! Attempts that were answered and are not settled yet (L5 and its consequences).
 
 use std::num::NonZeroU32;
 
@@ -12,7 +12,7 @@ fn once(world: &mut World, jobs: u64) {
 }
 
 #[test]
-fn l5_the_slot_is_free_when_the_service_is_and_the_call_settles_later() {
+fn l5_the_slot_is_free_when_the_upstream_has_responded_and_the_call_settles_later() {
     let mut world = World::new().lane("host", Limits::default());
     for n in 1..=3 {
         world.answer(n, done().after("1s").settled_after("5s"));
@@ -111,7 +111,7 @@ fn l2_a_gap_from_the_answer_holds_across_a_restart() {
 }
 
 #[test]
-fn b2_a_crash_repeats_what_was_answered_and_not_settled() {
+fn b2_a_crash_repeats_an_attempt_that_was_answered_and_not_settled() {
     let limits = Limits { gap_from: GapFrom::Finish, ..every("10s") };
     let mut world = World::new().lane("host", limits);
     world.answer(1, done().after("1s").settled_after("20s"));
@@ -180,7 +180,7 @@ fn l9_the_slot_of_its_group_is_free_too() {
 }
 
 #[test]
-fn w4_a_cancelled_attempt_that_was_answered_gives_nothing_back_twice() {
+fn w4_a_cancelled_attempt_that_was_answered_frees_its_slot_once() {
     let mut world = World::new().lane("host", Limits::default());
     world.answer(1, done().after("1s").settled_after("50s"));
     world.answer(2, done().after("1s").settled_after("50s"));
@@ -210,7 +210,7 @@ fn w4_a_cancelled_attempt_that_was_answered_gives_nothing_back_twice() {
 }
 
 #[test]
-fn j1_a_throttled_answer_that_is_told_late_goes_back_to_its_place() {
+fn j1_a_throttled_call_that_is_reported_late_returns_to_its_place() {
     let mut world = World::new().lane("host", Limits::default());
     world.answer(1, throttled("8s").after("1s").settled_after("2s"));
     once(&mut world, 2);

@@ -1,4 +1,4 @@
-//! Callers of one job, each with its own deadline (D1, W2), and jobs that nobody could run (J1).
+//! Callers of one job, each with its own deadline (D1, W2), and jobs that could never run (J1).
 
 use paceline_core::{Limits, OnDuplicate, Outcome, Skip};
 use paceline_sim::*;
@@ -89,7 +89,7 @@ fn d1_a_caller_that_replaces_work_keeps_its_own_deadline() {
     let mut world = World::new().lane("nyaa", Limits::default());
     world.submit(job(1).on("nyaa").key("k").due("1h").deadline("5s"));
     world.submit(replacing(2));
-    // One more with the same deadline, none, takes its place: one withdrawal ends the job.
+    // Another caller with the same deadline, none, takes its place: one cancel ends the job.
     world.submit(replacing(3));
     let trace = world.run_for("20s");
     assert_eq!(moments(&trace, "partial #1"), ["5.000"], "{trace}");

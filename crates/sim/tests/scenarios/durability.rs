@@ -24,7 +24,7 @@ fn b1_a_crash_between_reserve_and_settle_loses_no_job_and_charges_the_lane() {
 }
 
 #[test]
-fn b2_a_call_under_which_the_process_died_is_repeated_or_fails_as_its_kind_says() {
+fn b2_a_call_whose_process_died_is_repeated_or_fails_as_its_kind_says() {
     let mut world = World::new()
         .lane("a", Limits::default())
         .lane("b", Limits::default())
@@ -47,7 +47,7 @@ fn b2_a_call_under_which_the_process_died_is_repeated_or_fails_as_its_kind_says(
 }
 
 #[test]
-fn b4_after_a_failed_commit_nothing_is_answered_and_the_next_start_finds_what_was_written() {
+fn b4_after_a_failed_commit_no_caller_is_answered_and_the_next_start_finds_the_writes() {
     let mut world = World::new().lane("a", Limits::default());
     world.run_for("1s");
     world.fail_commit();
@@ -114,7 +114,7 @@ fn b3_work_of_an_unknown_kind_is_parked_until_a_start_that_knows_it() {
 }
 
 #[test]
-fn l4_a_power_cut_takes_no_promise_that_a_limit_counts() {
+fn l4_a_power_cut_loses_no_reservation_that_a_limit_counts() {
     let mut world = World::new().lane("paced", every("20s")).lane("free", Limits::default());
     world.submit(job(1).on("paced"));
     world.submit(job(2).on("paced"));
@@ -149,7 +149,7 @@ fn l4_a_power_cut_takes_no_promise_that_a_limit_counts() {
 }
 
 #[test]
-fn b2_a_power_cut_takes_no_promise_of_work_that_must_not_be_repeated() {
+fn b2_a_power_cut_loses_no_reservation_of_work_that_must_not_be_repeated() {
     let mut world = World::new().lane("bank", Limits::default()).kind("pay", OnCrash::Fail);
     for n in 1..=2 {
         world.submit(job(n).kind("pay").on("bank"));
@@ -224,7 +224,7 @@ fn l5_a_call_that_outlives_its_process_is_taken_up_with_its_slot() {
 fn l5_of_several_open_attempts_the_newest_is_taken_up() {
     let limits = Limits { timeout: Some(Span::secs(1)), ..at_once(2) };
     let mut world = World::new().lane("nyaa", limits).kind("permit", OnCrash::TakeUp);
-    // The first is given up and still on the wire when the second starts.
+    // The first attempt has timed out and is still on the wire when the second starts.
     world.answer(1, hangs("60s"));
     world.answer(1, done().after("900ms"));
     world.submit(job(1).kind("permit").on("nyaa").attempts(3));
@@ -242,7 +242,7 @@ fn l5_of_several_open_attempts_the_newest_is_taken_up() {
 }
 
 #[test]
-fn l4_a_disk_slower_than_a_promise_costs_time_and_not_everything() {
+fn l4_a_disk_slower_than_the_time_to_send_slows_calls_down_and_stops_none() {
     let mut world = World::new().lane("nyaa", every("10s")).commits_take("170ms");
     for n in 1..=3 {
         world.submit(job(n).on("nyaa"));
@@ -262,7 +262,7 @@ fn l4_a_disk_slower_than_a_promise_costs_time_and_not_everything() {
 }
 
 #[test]
-fn b1_a_job_one_of_whose_lanes_is_gone_waits_as_a_whole_also_where_it_moved_to() {
+fn b1_a_job_with_a_lane_that_is_not_configured_is_parked_as_a_whole_also_after_a_move() {
     let mut world = World::new()
         .lane("nyaa", Limits::default())
         .lane("dblp", every("10s"))
@@ -280,7 +280,7 @@ fn b1_a_job_one_of_whose_lanes_is_gone_waits_as_a_whole_also_where_it_moved_to()
 }
 
 #[test]
-fn b2_a_call_under_which_the_process_died_twenty_one_times_has_failed() {
+fn b2_a_call_whose_process_died_twenty_one_times_has_failed() {
     let mut world = World::new().lane("a", Limits::default()).latency("1m");
     world.submit(job(1).on("a"));
     for _ in 0..20 {
@@ -296,7 +296,7 @@ fn b2_a_call_under_which_the_process_died_twenty_one_times_has_failed() {
 }
 
 #[test]
-fn d1_a_job_that_waits_for_a_lane_that_is_gone_is_replaced_only_if_it_was_not_tried() {
+fn d1_a_job_parked_for_lack_of_a_lane_is_replaced_only_if_it_was_not_tried() {
     let lanes = || World::new().lane("a", Limits::default()).lane("b", Limits::default());
     for tried in ["a", "b"] {
         let mut world = lanes().latency("60s");
@@ -310,7 +310,7 @@ fn d1_a_job_that_waits_for_a_lane_that_is_gone_is_replaced_only_if_it_was_not_tr
 }
 
 #[test]
-fn b1_a_job_that_waits_for_a_lane_that_is_gone_still_names_it() {
+fn b1_a_job_parked_for_lack_of_a_lane_still_names_it() {
     let mut world = World::new().lane("a", every("60s")).lane("b", Limits::default());
     world.submit(job(1).on("a"));
     world.submit(job(2).on("a"));

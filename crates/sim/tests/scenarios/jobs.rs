@@ -1,4 +1,4 @@
-//! Jobs, their stages, retries and answers (J1 to J7, R1, C1, C2).
+//! Jobs, their stages, retries and outcomes (J1 to J7, R1, C1, C2).
 
 use paceline_core::{Limits, OnCrash, Priority, Span};
 use paceline_sim::*;
@@ -51,7 +51,7 @@ fn j3_the_next_stage_starts_only_if_this_one_did_not_settle_the_job() {
 }
 
 #[test]
-fn j4_nobody_answered_never_looks_like_nothing_found() {
+fn j4_no_response_never_looks_like_nothing_found() {
     let mut world = lanes(&["a", "b"]);
     world.answer_on(1, "a", nothing());
     world.answer_on(1, "b", refused("status_500"));
@@ -146,7 +146,7 @@ fn j7_a_call_that_is_moved_for_the_41st_time_has_failed() {
 }
 
 #[test]
-fn r1_only_what_may_pass_is_tried_again_and_retry_after_wins() {
+fn r1_only_transient_failures_are_retried_and_retry_after_wins() {
     let mut world = lanes(&["a", "b", "c"]);
     world.submit(job(1).on("a").attempts(3));
     world.answer(1, failed("connect"));
@@ -195,7 +195,7 @@ fn b5_each_hop_and_each_retry_is_a_request_of_its_own_charged_to_its_own_lane() 
 }
 
 #[test]
-fn c1_a_cached_answer_settles_without_a_call() {
+fn c1_a_cache_hit_settles_without_a_request() {
     let mut world = lanes(&["crossref", "arxiv"]);
     world.submit(job(1).on("crossref").cache_key("title"));
     world.run_for("2s");
@@ -211,7 +211,7 @@ fn c1_a_cached_answer_settles_without_a_call() {
 }
 
 #[test]
-fn c2_the_same_question_is_asked_once_and_empty_answers_live_a_day() {
+fn c2_calls_with_the_same_cache_key_make_one_request_and_empty_outcomes_live_a_day() {
     let mut world = lanes(&["crossref"]).settings(|settings| settings.empty_for = Span::days(1));
     world.answer(1, nothing().after("2s"));
     world.submit(job(1).on("crossref").cache_key("title"));
@@ -237,7 +237,7 @@ fn c2_the_same_question_is_asked_once_and_empty_answers_live_a_day() {
 }
 
 #[test]
-fn c2_a_found_answer_is_kept_for_seven_days_and_an_empty_one_for_one() {
+fn c2_a_found_outcome_is_cached_for_seven_days_and_an_empty_one_for_one() {
     let mut world = lanes(&["crossref"]);
     let asks = |n, key| job(n).on("crossref").cache_key(key);
     world.answer(1, done());
@@ -258,7 +258,7 @@ fn c2_a_found_answer_is_kept_for_seven_days_and_an_empty_one_for_one() {
 }
 
 #[test]
-fn c2_a_request_that_was_taken_up_after_a_crash_is_shared_with_those_that_ask_the_same() {
+fn c2_a_request_that_was_taken_up_after_a_crash_is_shared_by_calls_with_its_cache_key() {
     let mut world =
         World::new().kind("permit", OnCrash::TakeUp).lane("a", at_once(2)).latency("10s");
     world.submit(job(1).on("a").kind("permit").cache_key("k"));
@@ -278,7 +278,7 @@ fn c2_a_request_that_was_taken_up_after_a_crash_is_shared_with_those_that_ask_th
 }
 
 #[test]
-fn c2_an_urgent_caller_does_not_wait_in_the_place_of_a_patient_one_with_the_same_question() {
+fn c2_an_urgent_call_does_not_wait_in_the_place_of_a_patient_one_with_the_same_cache_key() {
     let mut world = World::new().lane("crossref", every_by_share("60s")).latency("0s");
     for label in 1..=3 {
         world.submit(job(label).on("crossref").cache_key(&label.to_string()));
@@ -326,7 +326,7 @@ fn c2_when_the_urgent_caller_goes_the_patient_one_has_its_place_again() {
 }
 
 #[test]
-fn r1_a_shared_attempt_counts_for_all_that_shared_it_and_the_others_go_on() {
+fn r1_a_shared_attempt_counts_for_every_call_that_shared_it_and_the_others_go_on() {
     let mut world = World::new().lane("a", at_once(1)).latency("1s");
     for _ in 0..3 {
         world.answer(1, failed("reset").after("1s"));
@@ -343,7 +343,7 @@ fn r1_a_shared_attempt_counts_for_all_that_shared_it_and_the_others_go_on() {
 }
 
 #[test]
-fn j1_calls_that_end_on_the_wire_tell_the_attempts_that_were_made() {
+fn j1_calls_that_end_on_the_wire_report_the_attempts_that_were_made() {
     for limits in [every("1s"), Limits::default()] {
         calls_on_the_wire_end(&limits);
     }

@@ -87,8 +87,8 @@ fn l2_a_gap_from_the_finish_survives_a_restart() {
 }
 
 #[test]
-fn l4_what_may_be_long_on_its_way_counts_where_it_arrives_at_the_latest() {
-    // The first is on its way for 300 ms, the second not at all, and so on.
+fn l4_a_request_with_slack_counts_at_its_latest_arrival() {
+    // The first request is in transit for 300 ms, the second not at all, and so on.
     for limits in [windows(&["1/10s"]), every("10s")] {
         let limits = Limits { slack: Some(Span::millis(300)), ..limits };
         let mut world = World::new().lane("far", limits).latency("100ms");
@@ -203,7 +203,7 @@ fn l6_a_cooldown_survives_a_restart_and_is_lifted_by_hand() {
 }
 
 #[test]
-fn l7_throttled_without_a_date_the_lane_slows_down_and_comes_back() {
+fn l7_throttled_without_retry_after_the_lane_slows_down_and_recovers() {
     let mut world = World::new().lane("nyaa", every("2s")).latency("0s");
     for n in 1..=8 {
         world.submit(job(n).on("nyaa"));
@@ -269,7 +269,7 @@ fn l7_failures_climb_the_ladder_and_one_probe_goes_out_after_each_rung() {
 }
 
 #[test]
-fn l8_what_a_service_announces_slows_its_lane_down() {
+fn l8_announced_limits_slow_their_lane_down() {
     let mut world = World::new().lane("crossref", at_once(3)).latency("0s");
     let left = Announced { left: Some((1, Span::secs(30))), ..Announced::default() };
     world.answer(1, done().announcing(left));
@@ -303,7 +303,7 @@ fn l8_a_lane_that_is_announced_no_call_at_once_goes_on_one_at_a_time() {
 }
 
 #[test]
-fn l8_what_the_service_has_answered_is_not_among_what_it_says_is_left() {
+fn l8_answered_requests_are_not_subtracted_from_the_announced_remainder() {
     let limits = Limits { slack: Some(Span::secs(1)), ..windows(&["100/h"]) };
     let mut world = World::new().lane("crossref", limits).latency("100ms");
     let left = Announced { left: Some((1, Span::secs(30))), ..Announced::default() };
@@ -433,13 +433,13 @@ fn l11_a_backlog_that_aged_to_the_top_runs_at_the_background_gap_and_spends_no_k
 }
 
 #[test]
-fn l11_what_was_promised_without_limits_and_is_sent_under_them_counts_in_them() {
+fn l11_an_attempt_reserved_without_limits_and_sent_under_them_counts_in_them() {
     let mut world = World::new().lane("nyaa", at_once(9)).latency("0s");
     world.submit(job(1).on("nyaa").due("1s"));
     world.run_for("995ms");
     world.tell_lane("nyaa", LaneAct::Change(Box::new(windows(&["1/60s"]))));
     world.submit(job(2).on("nyaa"));
-    // Nobody was asked to tell its start, so it counts at the latest moment it could.
+    // Its start was not reported, so it counts at its latest possible arrival.
     insta::assert_snapshot!(world.run_for("2m"), @"
      1.000 start #1 nyaa background
      1.000 done #1 nyaa
@@ -521,7 +521,7 @@ fn l2_a_gap_from_the_finish_holds_beside_a_call_that_was_answered_and_taken_up()
 }
 
 #[test]
-fn p2_an_attempt_that_was_taken_up_ends_at_the_priority_of_its_promise() {
+fn p2_an_attempt_that_was_taken_up_ends_at_the_priority_of_its_reservation() {
     let limits = Limits { gap_from: GapFrom::Finish, ..every_by_share("20s") };
     let mut world = World::new()
         .settings(|settings| settings.age_after = Span::secs(5))
@@ -533,7 +533,8 @@ fn p2_an_attempt_that_was_taken_up_ends_at_the_priority_of_its_promise() {
     world.submit(job(2).on("a").kind("permit").key("k").as_(Priority::Completion));
     world.crash_for("100ms");
     world.submit(job(3).on("a").as_(Priority::Completion).max_wait("1h"));
-    // Risen as far as can be: a tenth of the gap after the finish at 30 s of what was background work.
+    // At the highest rank: a tenth of the gap after the finish, at 30 s, of what was background
+    // work.
     let trace = world.run_for("60s");
     assert_eq!(moments(&trace, "start #2"), ["32.000"], "{trace}");
 }
@@ -547,7 +548,7 @@ fn in_group(limits: Limits, group: &str) -> Limits {
 }
 
 #[test]
-fn l9_a_lane_that_joins_a_group_brings_what_it_has_promised() {
+fn l9_a_lane_that_joins_a_group_brings_its_open_reservations() {
     let mut world = World::new()
         .group("g", group_of("5/10s"))
         .lane("a", at_once(5))
@@ -607,7 +608,7 @@ fn l9_a_group_still_counts_a_lane_that_has_left_it_through_a_restart() {
 }
 
 #[test]
-fn l6_a_date_that_is_sooner_than_the_gap_slows_the_lane_down_too() {
+fn l6_a_retry_after_shorter_than_the_gap_slows_the_lane_down_too() {
     for reaction in [throttled("0s"), throttled("1ms"), throttled_without_a_date()] {
         for limits in [at_once(10), Limits { every: Some(Span::ZERO), ..at_once(10) }] {
             let mut world = World::new().lane("a", limits).latency("0ms");
@@ -623,7 +624,7 @@ fn l6_a_date_that_is_sooner_than_the_gap_slows_the_lane_down_too() {
 }
 
 #[test]
-fn l6_a_date_that_is_later_than_the_gap_sets_only_the_cooldown() {
+fn l6_a_retry_after_longer_than_the_gap_sets_only_the_cooldown() {
     let mut world = World::new().lane("a", at_once(10)).latency("0ms");
     world.answer(1, throttled("5s"));
     world.submit(job(1).on("a"));
@@ -719,7 +720,7 @@ fn l7_l8_a_new_gap_runs_from_starts_that_left_no_trace_in_the_store() {
         world.answer(1, answer.after("10s"));
         world.submit(job(1).on("a"));
         world.run_for("9900ms");
-        // While the lane has no limits, nothing of this attempt needs to survive.
+        // While the lane has no limits, this attempt leaves no durable trace.
         world.submit(job(2).on("a"));
         world.run_for("150ms");
         world.crash_for("10ms");
@@ -744,7 +745,7 @@ fn w3_a_share_that_is_kept_is_named_as_such_and_a_window_that_is_spent_as_a_wind
 }
 
 #[test]
-fn l11_what_a_lane_without_limits_sent_and_may_yet_arrive_counts_in_a_new_window() {
+fn l11_a_request_of_a_lane_without_limits_that_may_still_arrive_counts_in_a_new_window() {
     let slow_way = |limits| Limits { slack: Some(Span::secs(1)), ..limits };
     let mut world = World::new().lane("a", slow_way(at_once(9))).latency("5s");
     world.submit(job(1).on("a"));
@@ -771,7 +772,7 @@ fn l2_the_longest_gap_need_not_be_that_of_background_work() {
 }
 
 #[test]
-fn r1_a_date_that_is_hardly_later_than_now_does_not_replace_the_backoff() {
+fn r1_a_retry_after_of_a_few_milliseconds_does_not_replace_the_backoff() {
     let mut world = World::new().lane("a", at_once(1)).latency("0ms");
     (0..1_000).for_each(|_| world.answer(1, unavailable("0ms")));
     world.submit(job(1).on("a").attempts(1_000));

@@ -1,4 +1,4 @@
-//! Who goes first, and on whose worker (P1 to P5, Q3).
+//! The order of calls, and the workers that they take (P1 to P5, Q3).
 
 use std::num::NonZeroU32;
 
@@ -268,7 +268,7 @@ fn p2_the_older_call_of_a_lane_goes_first_though_only_the_younger_needs_a_worker
     world.submit(job(3).kind("visit").on("b"));
     world.submit(job(4).on("c"));
     let trace = world.run_for("30s");
-    // #1 came to b eight seconds after #3, and the last worker is for interactive calls.
+    // #1 joined b eight seconds after #3, and the last worker is for interactive calls.
     assert_eq!(moments(&trace, "start #3"), ["12.000"], "{trace}");
     assert_eq!(moments(&trace, "start #1 b"), ["22.000"], "{trace}");
 }
@@ -314,7 +314,7 @@ fn p1_a_call_that_was_ready_starts_although_its_lane_left_its_group() {
 }
 
 #[test]
-fn l3_nobody_in_a_group_spends_what_a_better_call_waits_for() {
+fn l3_no_call_of_a_group_spends_the_room_that_a_better_call_waits_for() {
     let windows = vec![Window::new("5/10s".parse().expect("a rate"))];
     let group = GroupLimits { windows, ..GroupLimits::default() };
     let in_group = || Limits { group: Some("g".into()), ..at_once(9) };
@@ -322,7 +322,7 @@ fn l3_nobody_in_a_group_spends_what_a_better_call_waits_for() {
     let mut world = world.kind("permit", OnCrash::Repeat).keeping_no_worker("permit").latency("0s");
     world.submit(job(1).on("b").kind("permit"));
     world.submit(job(2).on("a").cost(5));
-    // Younger calls that need no worker come all the time.
+    // Younger calls that need no worker arrive all the time.
     for n in 3..=40 {
         world.submit(job(n).on("b").kind("permit"));
         world.run_for("1s");

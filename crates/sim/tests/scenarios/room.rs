@@ -1,4 +1,4 @@
-//! How many calls may wait (Q1, Q2).
+//! The bounds on waiting calls (Q1, Q2).
 
 use std::num::NonZeroU32;
 
@@ -11,7 +11,7 @@ fn n(number: u32) -> NonZeroU32 {
 }
 
 #[test]
-fn q1_beyond_the_bound_a_submission_is_refused_with_the_moment_to_come_again() {
+fn q1_beyond_the_bound_a_submission_is_refused_with_the_moment_to_retry() {
     let mut world = World::new().lane("nyaa", every("60s")).settings(|settings| {
         settings.max_waiting = NonZeroU32::new(2).expect("2");
     });
@@ -101,7 +101,7 @@ fn q1_a_tenth_is_kept_for_interactive_work() {
         .lane("stuck", Limits::default())
         .settings(|settings| settings.lane_waiting = n(10));
     world.tell_lane("stuck", LaneAct::Pause);
-    let background: Vec<Wish> = (1..=10).map(|n| job(n).on("stuck")).collect();
+    let background: Vec<JobBuilder> = (1..=10).map(|n| job(n).on("stuck")).collect();
     world.submit_all(background);
     world.submit(job(11).on("stuck").as_(Priority::Interactive));
     world.submit(job(12).on("stuck").as_(Priority::Interactive));
@@ -175,7 +175,7 @@ fn q1_kinds_that_keep_no_worker_take_room_on_their_own_lane_alone() {
 }
 
 #[test]
-fn q1_a_bound_that_changes_holds_for_what_comes_after() {
+fn q1_a_changed_bound_holds_for_later_submissions() {
     let mut world = World::new().lane("stuck", Limits::default());
     world.tell_lane("stuck", LaneAct::Pause);
     world.submit(job(1).on("stuck"));
@@ -187,7 +187,7 @@ fn q1_a_bound_that_changes_holds_for_what_comes_after() {
     world.run_for("1s");
     world.crash_for("1s");
     world.run_for("2s");
-    // The configuration of the next start says nothing of it.
+    // The configuration of the next start has no such bound.
     world.submit(job(4).on("stuck"));
     insta::assert_snapshot!(world.run_for("1s"), @"
     1.000 submit 3: no room on stuck
@@ -311,7 +311,7 @@ fn q1_no_moment_is_named_while_all_lanes_that_may_run_hang() {
 }
 
 #[test]
-fn q1_no_moment_is_named_while_a_running_call_holds_those_who_share_it() {
+fn q1_no_moment_is_named_while_a_running_call_holds_the_calls_that_share_it() {
     let limits = Limits { max_waiting: Some(n(2)), ..at_once(5) };
     let mut world = World::new().lane("a", limits).latency("90s");
     let same = |n: u64| job(n).on("a").cache_key("q");
@@ -327,7 +327,7 @@ fn q1_no_moment_is_named_while_a_running_call_holds_those_who_share_it() {
 }
 
 #[test]
-fn q1_permits_that_wait_are_no_reason_to_come_again() {
+fn q1_waiting_permits_give_no_moment_to_retry() {
     let mut world = World::new()
         .lane("stuck", Limits::default())
         .lane("paced", every("60s"))
@@ -355,7 +355,7 @@ fn q1_work_that_would_not_wait_for_a_paused_lane_asks_for_no_room_on_it() {
     world.tell_lane("stuck", LaneAct::Pause);
     world.submit(job(1).on("stuck"));
     world.submit(job(2).on("stuck").start_within("10s").in_time());
-    insta::assert_snapshot!(world.run_for("1s"), @"0.000 submit 2: too late, it would wait nobody knows how long");
+    insta::assert_snapshot!(world.run_for("1s"), @"0.000 submit 2: too late, it would wait for an unknown time");
 }
 
 #[test]

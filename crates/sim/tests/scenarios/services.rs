@@ -48,7 +48,7 @@ fn s2_a_roster_of_three_runs_all_three_in_order() {
 }
 
 #[test]
-fn s2_after_a_crash_the_cycle_goes_on_and_repeats_nothing_that_is_finished() {
+fn s2_after_a_crash_the_cycle_goes_on_and_repeats_no_finished_service() {
     let mut world = World::new()
         .service("a", every_so("1h"))
         .service("b", every_so("1h"))
@@ -64,7 +64,7 @@ fn s2_after_a_crash_the_cycle_goes_on_and_repeats_nothing_that_is_finished() {
 }
 
 #[test]
-fn s2_a_service_that_fails_hangs_or_is_gone_does_not_stop_its_roster_nor_others() {
+fn s2_a_service_that_fails_hangs_or_is_removed_does_not_stop_its_roster_nor_others() {
     let mut world = World::new()
         .service("fails", every_so("1h"))
         .service("hangs", every_so("1h"))
@@ -93,7 +93,7 @@ fn s1_a_failure_is_no_success_and_is_tried_at_the_next_check() {
 }
 
 #[test]
-fn s3_nothing_due_still_arms_the_next_check() {
+fn s3_a_check_with_no_service_due_arms_the_next_check() {
     let mut world = World::new().service("a", every_so("1h")).roster("all", "7m", &["a"]);
     assert_eq!(starts(&world.run_for("3h")), ["0.000 a", "3781.000 a", "7562.000 a"]);
 }
@@ -126,7 +126,7 @@ fn s3_a_machine_asleep_for_three_days_runs_each_due_service_once() {
     world.step_wall("72h");
     let before = starts(&world.run_for("0s")).len();
     let all = starts(&world.run_for("50m"));
-    // Whoever sleeps sees the time at the next turn.
+    // A machine that slept sees the time at its next turn.
     assert_eq!(all[before..], ["2400.000 hourly", "2401.000 daily"]);
 }
 
@@ -199,7 +199,7 @@ fn s2_a_roster_goes_on_after_another_process_ended_its_run() {
         &["a", "b"],
     );
     world.run_for("500ms");
-    // Whoever runs one service by hand knows of no roster, but takes up the run.
+    // A process that runs one service by hand has no rosters, but takes up the run.
     world.restart_with(|setup| setup.rosters.clear());
     world.run_for("10s");
     world.restart_with(|setup| {

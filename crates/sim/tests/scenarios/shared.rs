@@ -1,4 +1,5 @@
-//! Calls that share one request: places, budgets, attempts and crashes of each (C2, R1, L6, L7, W1, B2).
+//! Calls that share one request: places, budgets, attempts and crashes of each (C2, R1, L6, L7, W1,
+//! B2).
 
 use paceline::turn::LaneAct;
 use paceline_core::{Limits, OnCrash, Outcome, Priority, Skip, Span};
@@ -41,7 +42,7 @@ fn w1_a_call_that_joins_one_in_backoff_is_judged_by_its_lane() {
 }
 
 #[test]
-fn w1_a_pause_skips_each_of_those_who_share_by_its_own_budget() {
+fn w1_a_pause_skips_each_call_that_shares_by_its_own_budget() {
     let mut world = World::new().lane("a", every("1h")).latency("0ms");
     world.submit(job(1).on("a"));
     world.submit(job(2).on("a").cache_key("q").max_wait("2h"));
@@ -49,7 +50,7 @@ fn w1_a_pause_skips_each_of_those_who_share_by_its_own_budget() {
     world.run_for("1s");
     world.tell_lane("a", LaneAct::Pause);
     world.run_for("1s");
-    // More urgent than the others it takes the lead, and joins a lane that was paused before.
+    // The most urgent call takes the lead, and joins a lane that was paused before.
     let urgent = job(4).on("a").cache_key("q").as_(Priority::Interactive);
     world.submit(urgent.max_wait("3h"));
     insta::assert_snapshot!(world.run_for("3h"), @"
@@ -66,7 +67,7 @@ fn w1_a_pause_skips_each_of_those_who_share_by_its_own_budget() {
 }
 
 #[test]
-fn w1_a_pause_spares_whoever_comes_back_in_time() {
+fn w1_a_pause_spares_a_call_that_comes_back_in_time() {
     let mut world = World::new().lane("a", at_once(1)).lane("b", every("1h")).latency("0ms");
     world.submit(job(1).on("b"));
     world.answer(2, unavailable("10s"));
@@ -132,7 +133,7 @@ fn w1_a_call_whose_shared_request_was_not_sent_may_still_start_too_late() {
 }
 
 #[test]
-fn l7_what_was_not_processed_counts_for_each_that_shared_it() {
+fn l7_a_request_that_was_not_processed_counts_for_each_call_that_shared_it() {
     let mut world = World::new().lane("a", every("1s")).latency("0ms");
     (0..30).for_each(|_| world.answer(1, not_processed()));
     (0..30).for_each(|_| world.answer(2, not_processed()));
@@ -141,7 +142,8 @@ fn l7_what_was_not_processed_counts_for_each_that_shared_it() {
     // From the tenth request on.
     world.submit(job(2).on("a").cache_key("q").attempts(1));
     let trace = world.run_for("60s");
-    // After 20 at no cost the first fails with its second attempt, and the other goes on for its own 20.
+    // After 20 at no cost the first fails with its second attempt, and the other goes on for its
+    // own 20.
     assert_eq!(moments(&trace, "failed #1"), ["21.000"], "{trace}");
     assert_eq!(moments(&trace, "failed #2"), ["30.000"], "{trace}");
 }
@@ -176,7 +178,7 @@ fn d1_a_caller_that_raises_a_call_which_follows_makes_it_lead() {
 }
 
 #[test]
-fn b2_the_process_dies_under_all_that_share_a_request() {
+fn b2_a_crash_counts_for_all_calls_that_share_a_request() {
     let world = World::new().kind("pay", OnCrash::Fail).lane("a", Limits::default());
     let mut world = world.latency("10s");
     world.submit(job(1).on("a").cache_key("q").kind("pay"));
@@ -198,7 +200,7 @@ fn b2_the_process_dies_under_all_that_share_a_request() {
 }
 
 #[test]
-fn b2_a_request_that_was_handed_over_is_its_heirs() {
+fn b2_a_crash_counts_for_the_call_that_a_request_was_handed_to() {
     let world = World::new().kind("pay", OnCrash::Fail).kind("permit", OnCrash::TakeUp);
     let mut world = world.lane("a", at_once(2)).lane("b", at_once(2)).latency("10s");
     world.submit(job(1).on("a").cache_key("q").kind("pay"));
@@ -225,14 +227,14 @@ fn b2_a_request_that_was_handed_over_is_its_heirs() {
     ");
 }
 
-/// Runs a story with little stack: settling call within call would not fit.
-fn on_a_small_stack(story: fn()) {
+/// Runs a scenario with little stack: settling calls recursively would overflow it.
+fn on_a_small_stack(scenario: fn()) {
     let small = std::thread::Builder::new().stack_size(512 << 10);
-    small.spawn(story).expect("a thread").join().expect("the story holds");
+    small.spawn(scenario).expect("a thread").join().expect("the scenario passes");
 }
 
 #[test]
-fn c2_those_that_share_a_call_which_can_never_start_end_side_by_side() {
+fn c2_calls_that_share_one_which_can_never_start_end_without_recursion() {
     on_a_small_stack(|| {
         let mut world = World::new().lane("a", windows(&["10/60s"])).latency("0ms");
         world.submit(job(1).on("a").cost(10));
@@ -244,7 +246,7 @@ fn c2_those_that_share_a_call_which_can_never_start_end_side_by_side() {
 }
 
 #[test]
-fn w1_those_that_share_a_call_on_a_paused_lane_end_side_by_side() {
+fn w1_calls_that_share_one_on_a_paused_lane_end_without_recursion() {
     on_a_small_stack(|| {
         let mut world = World::new().lane("a", at_once(1)).latency("0ms");
         (0..100).for_each(|_| world.answer(1, failed("reset")));
@@ -261,7 +263,8 @@ fn w1_those_that_share_a_call_on_a_paused_lane_end_side_by_side() {
     });
 }
 
-/// Two calls share a request in vain, and the first of them leaves or stays: when the second goes on.
+/// Two calls share a failed request, and the first of them leaves or stays. Returns when the second
+/// goes on.
 fn second_of_two(leaves: bool) -> String {
     let mut world = World::new().lane("a", at_once(1)).latency("0ms");
     world.answer(1, failed("reset"));
@@ -279,7 +282,7 @@ fn second_of_two(leaves: bool) -> String {
 }
 
 #[test]
-fn r1_a_call_that_shared_a_request_in_vain_waits_for_its_retry_when_the_leader_goes() {
+fn r1_a_call_that_shared_a_failed_request_waits_for_its_retry_when_the_leader_goes() {
     assert_eq!(second_of_two(true), second_of_two(false));
 }
 
@@ -297,7 +300,7 @@ fn c2_a_call_that_shared_no_request_goes_at_once_when_the_leader_goes() {
 }
 
 #[test]
-fn p1_the_most_urgent_of_those_that_share_a_call_leads_when_it_waits_again() {
+fn p1_the_most_urgent_call_that_shares_leads_when_the_leader_waits_again() {
     let mut world = World::new().lane("a", every("10s")).latency("1s");
     world.answer(1, not_processed());
     world.submit(job(1).on("a").cache_key("q"));
@@ -358,7 +361,7 @@ fn w1_calls_that_start_too_late_leave_a_shared_request_together() {
 }
 
 #[test]
-fn p1_the_most_urgent_of_those_that_share_a_call_leads_when_the_leader_goes() {
+fn p1_the_most_urgent_call_that_shares_leads_when_the_leader_goes() {
     let mut world = World::new().lane("a", every("10s")).latency("0ms");
     world.submit(job(1).on("a"));
     world.run_for("0s");

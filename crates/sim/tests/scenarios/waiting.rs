@@ -115,7 +115,7 @@ fn w1_start_within_counts_the_wait_behind_others_too() {
 }
 
 #[test]
-fn w2_a_deadline_reports_what_there_is_and_names_what_is_missing() {
+fn w2_a_deadline_reports_the_outcomes_so_far_and_names_the_missing_ones() {
     let mut world = World::new()
         .lane("a", Limits::default())
         .lane("b", Limits::default())
@@ -179,7 +179,7 @@ fn w5_work_due_in_two_seconds_starts_at_two_seconds() {
 }
 
 #[test]
-fn w5_a_slow_disk_makes_no_timer_late_because_its_promise_was_written_before() {
+fn w5_a_slow_disk_makes_no_timer_late_because_its_reservation_was_written_before() {
     let starts = |lead: Span| {
         let world = World::new().lane("tracker", at_once(9)).commits_take("9ms");
         let mut world = world.settings(|settings| settings.lead = lead);
@@ -237,7 +237,7 @@ fn w1_a_call_on_the_wire_that_others_join_waits_as_long_as_they_would() {
 }
 
 #[test]
-fn w1_a_caller_that_wants_to_know_now_is_refused_when_the_limits_leave_no_room_in_its_time() {
+fn w1_a_job_that_must_be_in_time_is_refused_when_the_limits_leave_no_room_for_it() {
     let mut limits = windows(&["2/10s"]);
     limits.in_flight = NonZeroU32::new(9).expect("above zero");
     let mut world = World::new().lane("nyaa", limits);
@@ -270,7 +270,7 @@ fn w1_a_caller_that_wants_to_know_now_is_refused_when_the_limits_leave_no_room_i
 }
 
 #[test]
-fn w1_those_ahead_take_their_gaps_and_higher_priorities_go_first() {
+fn w1_calls_ahead_take_their_gaps_and_higher_priorities_go_first() {
     let mut world = World::new().lane("nyaa", every_by_share("10s"));
     world.submit(job(1).on("nyaa"));
     world.run_for("1s");
@@ -293,13 +293,13 @@ fn w1_those_ahead_take_their_gaps_and_higher_priorities_go_first() {
 }
 
 #[test]
-fn w1_nobody_knows_how_long_a_lane_stays_paused() {
+fn w1_the_wait_for_a_paused_lane_has_no_known_end() {
     let mut world = World::new().lane("nyaa", Limits::default());
     world.tell_lane("nyaa", LaneAct::Pause);
     world.run_for("1s");
     world.submit(job(1).on("nyaa").start_within("15s").in_time());
-    let told = world.run_for("20s");
-    assert_eq!(told.trim(), "1.000 submit 1: too late, it would wait nobody knows how long");
+    let trace = world.run_for("20s");
+    assert_eq!(trace.trim(), "1.000 submit 1: too late, it would wait for an unknown time");
 }
 
 #[test]
@@ -324,7 +324,7 @@ fn w1_a_call_that_shares_another_keeps_its_own_budget() {
 }
 
 #[test]
-fn w1_a_lane_that_closes_skips_those_who_only_share() {
+fn w1_a_lane_that_closes_skips_calls_that_only_share() {
     let mut world = World::new().lane("a", every("1s")).latency("0ms");
     world.submit(job(1).on("a"));
     world.answer(2, throttled("60s"));

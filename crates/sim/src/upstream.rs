@@ -1,4 +1,4 @@
-//! The services of a world: what they answer, how soon, and how badly they behave.
+//! Fake upstreams: their responses, latencies and failures.
 
 use std::collections::VecDeque;
 
@@ -6,77 +6,77 @@ use paceline_core::{About, Announced, AttemptResult, Failure, Rate, Span, Time, 
 
 use crate::rng::Rng;
 
-/// How one request is answered.
+/// The response to one request.
 #[derive(Clone, Debug)]
-pub struct Reaction {
-    /// The answer comes so long after the request.
+pub struct Response {
+    /// The time from the request to the response.
     pub(crate) after: Span,
-    /// The answer.
+    /// The verdict that the worker reports.
     pub(crate) told: AttemptResult,
-    /// The worker says that it is answered, and tells what it came to so much later.
+    /// If set, the worker reports the request as answered, and its verdict this much later.
     pub(crate) settles: Option<Span>,
-    /// After a timeout the request hangs on the wire until it is this old.
+    /// After a timeout the request stays on the wire until it is this old.
     pub(crate) hangs: Span,
 }
 
-impl Reaction {
-    /// This answer at once.
-    pub(crate) fn new(verdict: Verdict) -> Reaction {
+impl Response {
+    /// Responds with this verdict at once.
+    pub(crate) fn new(verdict: Verdict) -> Response {
         let told = AttemptResult { verdict, announced: None };
-        Reaction { after: Span::ZERO, told, settles: None, hangs: Span::ZERO }
+        Response { after: Span::ZERO, told, settles: None, hangs: Span::ZERO }
     }
 
-    /// The same, so long after the request.
+    /// Responds this long after the request.
     #[must_use]
-    pub fn after(mut self, span: &str) -> Reaction {
+    pub fn after(mut self, span: &str) -> Response {
         self.after = span.parse().expect("a span");
         self
     }
 
-    /// The same, and the worker says so and needs so long on its own side (L5).
+    /// The worker reports the request as answered, and its verdict this much later (L5).
     #[must_use]
-    pub fn settled_after(mut self, span: &str) -> Reaction {
+    pub fn settled_after(mut self, span: &str) -> Response {
         self.settles = Some(span.parse().expect("a span"));
         self
     }
 
-    /// The same, and what the service says about its limits.
+    /// Announces limits with the response (L8).
     #[must_use]
-    pub fn announcing(mut self, announced: Announced) -> Reaction {
+    pub fn announcing(mut self, announced: Announced) -> Response {
         self.told.announced = Some(announced);
         self
     }
 }
 
-/// An upstream that keeps to one limit, exactly.
+/// An upstream that enforces one window exactly.
 #[derive(Clone, Debug)]
-pub(crate) struct Strict {
+pub(crate) struct StrictUpstream {
     pub(crate) rate: Rate,
-    pub(crate) taken: VecDeque<Time>,
+    pub(crate) accepted: VecDeque<Time>,
 }
 
-impl Strict {
-    /// Whether it takes a request that arrives now.
-    pub(crate) fn takes(&mut self, now: Time) -> bool {
+impl StrictUpstream {
+    /// Returns `true` if a request that arrives now is accepted, and counts it.
+    pub(crate) fn accepts(&mut self, now: Time) -> bool {
         let gone = |at: &Time| *at + self.rate.per <= now;
-        while self.taken.front().is_some_and(gone) {
-            self.taken.pop_front();
+        while self.accepted.front().is_some_and(gone) {
+            self.accepted.pop_front();
         }
-        let takes = self.taken.len() < self.rate.max.get() as usize;
-        if takes {
-            self.taken.push_back(now);
+        let accepts = self.accepted.len() < self.rate.max.get() as usize;
+        if accepts {
+            self.accepted.push_back(now);
         }
-        takes
+        accepts
     }
 }
 
-/// As good as for ever.
+/// Longer than any world lasts.
 const HUNG: Span = Span::days(30);
 
-/// How a service of a random world behaves, in percent of its answers.
+/// The behaviour of an upstream in a random world. Numbers are percentages of its responses.
 #[derive(Clone, Debug)]
-pub(crate) struct Temper {
-    /// The usual time to an answer, at most.
+pub(crate) struct Behaviour {
+    /// The longest latency of a response that does not hang.
     pub(crate) latency: Span,
     pub(crate) empty: u64,
     pub(crate) fails: u64,
@@ -88,15 +88,15 @@ pub(crate) struct Temper {
     pub(crate) hangs: u64,
     pub(crate) announces: u64,
     pub(crate) lies: bool,
-    /// Throttles everything, with dates that are soon if any, and says to come again.
+    /// Throttles every request, with a short `Retry-After` or none, and allows a retry.
     pub(crate) stubborn: bool,
 }
 
-impl Temper {
-    /// Answers everything, soon.
-    pub(crate) fn healthy() -> Temper {
+impl Behaviour {
+    /// Responds to everything quickly.
+    pub(crate) fn healthy() -> Behaviour {
         let latency = Span::millis(100);
-        Temper {
+        Behaviour {
             latency,
             empty: 10,
             fails: 0,
@@ -112,24 +112,24 @@ impl Temper {
         }
     }
 
-    /// Answers nothing for longer than anyone waits.
-    pub(crate) fn hung() -> Temper {
-        Temper { latency: HUNG, hangs: 100, ..Temper::healthy() }
+    /// Never responds.
+    pub(crate) fn hung() -> Behaviour {
+        Behaviour { latency: HUNG, hangs: 100, ..Behaviour::healthy() }
     }
 
-    /// Processes nothing that comes, and says so.
-    pub(crate) fn refusing() -> Temper {
-        Temper { unprocessed: 100, ..Temper::healthy() }
+    /// Reports every request as not processed.
+    pub(crate) fn refusing() -> Behaviour {
+        Behaviour { unprocessed: 100, ..Behaviour::healthy() }
     }
 
-    /// Throttles whatever comes.
-    pub(crate) fn stubborn() -> Temper {
-        Temper { stubborn: true, ..Temper::healthy() }
+    /// Throttles every request.
+    pub(crate) fn stubborn() -> Behaviour {
+        Behaviour { stubborn: true, ..Behaviour::healthy() }
     }
 
-    pub(crate) fn random(rng: &mut Rng) -> Temper {
+    pub(crate) fn random(rng: &mut Rng) -> Behaviour {
         let some = |rng: &mut Rng, n| if rng.one_in(2) { rng.range(1, n) } else { 0 };
-        Temper {
+        Behaviour {
             latency: Span::millis(*rng.pick(&[5, 80, 400, 3_000, 20_000])),
             empty: rng.range(0, 40),
             fails: some(rng, 60),
@@ -145,10 +145,10 @@ impl Temper {
         }
     }
 
-    /// The answer to one request. `elsewhere` is where it may move to.
-    pub(crate) fn reaction(&self, rng: &mut Rng, elsewhere: &str) -> Reaction {
+    /// The response to one request. A redirect leads to the lane `elsewhere`.
+    pub(crate) fn response(&self, rng: &mut Rng, elsewhere: &str) -> Response {
         let mut dice = rng.next() % 100;
-        let mut falls = |percent: u64| {
+        let mut hits = |percent: u64| {
             let hit = dice < percent;
             dice = if hit { u64::MAX } else { dice - percent };
             hit
@@ -156,23 +156,23 @@ impl Temper {
         let verdict = if self.stubborn {
             let soon = Span::millis(rng.range(0, 2_000));
             Verdict::Throttled { retry_after: rng.one_in(2).then_some(soon), again: true }
-        } else if falls(self.fails.min(70)) {
+        } else if hits(self.fails.min(70)) {
             let retry_after = self.retry_after(rng).filter(|_| rng.one_in(6));
             let about = if rng.one_in(4) { About::Call } else { About::Lane };
             Verdict::Failed { failure: Failure::transient("status_503"), retry_after, about }
-        } else if falls(self.refuses) {
+        } else if hits(self.refuses) {
             let failure = Failure::permanent("status_404");
             Verdict::Failed { failure, retry_after: None, about: About::Lane }
-        } else if falls(self.throttles) {
+        } else if hits(self.throttles) {
             Verdict::Throttled { retry_after: self.retry_after(rng), again: !rng.one_in(5) }
-        } else if falls(self.unprocessed) {
+        } else if hits(self.unprocessed) {
             Verdict::NotProcessed
-        } else if falls(self.moves) {
+        } else if hits(self.moves) {
             let payload = rng.one_in(2).then(|| b"moved".as_slice().into());
             Verdict::Moved { lane: elsewhere.into(), payload }
-        } else if falls(self.panics) {
+        } else if hits(self.panics) {
             Verdict::Lost { failure: Failure::permanent("panic").because("index out of bounds") }
-        } else if falls(self.empty) {
+        } else if hits(self.empty) {
             Verdict::Empty
         } else {
             let value = rng.next().to_string().into_bytes().into();
@@ -190,7 +190,7 @@ impl Temper {
         let hangs = Span(after.0 + rng.range(0, 20_000_000));
         let most = *rng.pick(&[2_000, 80_000, 5_000_000]);
         let settles = rng.one_in(3).then(|| Span(rng.range(0, most)));
-        Reaction { after, told: AttemptResult { verdict, announced }, settles, hangs }
+        Response { after, told: AttemptResult { verdict, announced }, settles, hangs }
     }
 
     fn retry_after(&self, rng: &mut Rng) -> Option<Span> {

@@ -1,4 +1,4 @@
-//! Stories: worlds without chance, told line by line.
+//! Scenarios: worlds without chance, whose trace is compared line by line.
 
 use std::collections::VecDeque;
 use std::num::{NonZeroU16, NonZeroU32};
@@ -13,142 +13,142 @@ use paceline_core::{
 
 use crate::agenda::Act;
 use crate::disk::Fault;
-use crate::service::{Reaction, Strict};
 use crate::trace::Keep;
+use crate::upstream::{Response, StrictUpstream};
 use crate::vocabulary::span;
-use crate::world::{Manners, World};
+use crate::world::{Conditions, World};
 
-/// A job under the number by which the story calls it.
-pub fn job(label: u64) -> Wish {
+/// Begins a job with the number by which the scenario refers to it.
+pub fn job(label: u64) -> JobBuilder {
     let spec = JobSpec::new("fetch", &[]);
-    Wish { label, job: Submission::new(spec, label.to_string().into_bytes().into()) }
+    JobBuilder { label, job: Submission::new(spec, label.to_string().into_bytes().into()) }
 }
 
-/// A job on its way in.
+/// A job to submit.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct JobBuilder {
     label: u64,
     job: Submission,
 }
 
-impl Wish {
-    fn with(mut self, change: impl FnOnce(&mut Submission)) -> Wish {
+impl JobBuilder {
+    fn with(mut self, change: impl FnOnce(&mut Submission)) -> JobBuilder {
         change(&mut self.job);
         self
     }
 
-    /// One lane more in its last stage.
+    /// Adds a lane to the last stage.
     #[must_use]
-    pub fn on(self, lane: &str) -> Wish {
+    pub fn on(self, lane: &str) -> JobBuilder {
         self.with(|job| job.spec.stages.last_mut().expect("there is a stage").push(lane.into()))
     }
 
-    /// A further stage with this lane.
+    /// Adds a stage with this lane.
     #[must_use]
-    pub fn then(self, lane: &str) -> Wish {
+    pub fn then(self, lane: &str) -> JobBuilder {
         self.with(|job| job.spec.stages.push(vec![lane.into()]))
     }
 
-    /// With this priority.
+    /// Sets the priority.
     #[must_use]
-    pub fn as_(self, priority: Priority) -> Wish {
+    pub fn as_(self, priority: Priority) -> JobBuilder {
         self.with(|job| job.priority = Some(priority))
     }
 
-    /// Of this kind.
+    /// Sets the kind.
     #[must_use]
-    pub fn kind(self, kind: &str) -> Wish {
+    pub fn kind(self, kind: &str) -> JobBuilder {
         self.with(|job| job.spec.kind = kind.into())
     }
 
-    /// For this tenant.
+    /// Sets the tenant.
     #[must_use]
-    pub fn tenant(self, tenant: &str) -> Wish {
+    pub fn tenant(self, tenant: &str) -> JobBuilder {
         self.with(|job| job.spec.tenant = Some(tenant.into()))
     }
 
-    /// With this key (D1).
+    /// Sets the key (D1).
     #[must_use]
-    pub fn key(self, key: &str) -> Wish {
+    pub fn key(self, key: &str) -> JobBuilder {
         self.with(|job| job.spec.key = Some(key.as_bytes().into()))
     }
 
-    /// With this schedule key (D2).
+    /// Sets the schedule key (D2).
     #[must_use]
-    pub fn schedule_key(self, key: &str) -> Wish {
+    pub fn schedule_key(self, key: &str) -> JobBuilder {
         self.with(|job| job.spec.schedule_key = Some(key.as_bytes().into()))
     }
 
-    /// With this cache key (C1).
+    /// Sets the cache key (C1).
     #[must_use]
-    pub fn cache_key(self, key: &str) -> Wish {
+    pub fn cache_key(self, key: &str) -> JobBuilder {
         self.with(|job| job.spec.cache_key = Some(key.as_bytes().into()))
     }
 
-    /// What a second job with the same key does.
+    /// Sets what a second job with the same key does.
     #[must_use]
-    pub fn on_duplicate(self, what: OnDuplicate) -> Wish {
+    pub fn on_duplicate(self, what: OnDuplicate) -> JobBuilder {
         self.with(|job| job.spec.on_duplicate = what)
     }
 
-    /// Ends at the first conclusive answer (J2).
+    /// Ends the job at its first conclusive outcome (J2).
     #[must_use]
-    pub fn first_answer(self) -> Wish {
+    pub fn first_answer(self) -> JobBuilder {
         self.with(|job| job.spec.until = Until::Conclusive)
     }
 
-    /// Due so much later.
+    /// Makes the job due after this delay.
     #[must_use]
-    pub fn due(self, after: &str) -> Wish {
+    pub fn due(self, after: &str) -> JobBuilder {
         self.with(|job| job.due = Due::In(span(after)))
     }
 
-    /// Due at a date, so long after the world began.
+    /// Makes the job due at a date, this long after the start of the world.
     #[must_use]
-    pub fn date(self, after: &str) -> Wish {
-        self.with(|job| job.due = Due::At(crate::clock::DAWN + span(after)))
+    pub fn date(self, after: &str) -> JobBuilder {
+        self.with(|job| job.due = Due::At(crate::clock::WORLD_START + span(after)))
     }
 
-    /// With so much time in all.
+    /// Sets the deadline.
     #[must_use]
-    pub fn deadline(self, within: &str) -> Wish {
+    pub fn deadline(self, within: &str) -> JobBuilder {
         self.with(|job| job.deadline = Some(span(within)))
     }
 
-    /// Waits so long for a closed lane (W1).
+    /// Sets the longest wait for a closed lane (W1).
     #[must_use]
-    pub fn max_wait(self, most: &str) -> Wish {
+    pub fn max_wait(self, most: &str) -> JobBuilder {
         self.with(|job| job.spec.max_wait = Some(span(most)))
     }
 
-    /// Starts within so long, or not at all (W1).
+    /// Sets the longest time until the start (W1).
     #[must_use]
-    pub fn start_within(self, most: &str) -> Wish {
+    pub fn start_within(self, most: &str) -> JobBuilder {
         self.with(|job| job.spec.start_within = Some(span(most)))
     }
 
-    /// Refused at once if it would not start within that.
+    /// Refuses the job at once if it could not start in that time.
     #[must_use]
-    pub fn in_time(self) -> Wish {
+    pub fn in_time(self) -> JobBuilder {
         self.with(|job| job.in_time = true)
     }
 
-    /// With so many attempts in all.
+    /// Sets the number of attempts.
     #[must_use]
-    pub fn attempts(self, attempts: u16) -> Wish {
+    pub fn attempts(self, attempts: u16) -> JobBuilder {
         let attempts = NonZeroU16::new(attempts).expect("above zero");
         self.with(|job| job.spec.retry.attempts = attempts)
     }
 
-    /// At this cost.
+    /// Sets the cost.
     #[must_use]
-    pub fn cost(self, cost: u32) -> Wish {
+    pub fn cost(self, cost: u32) -> JobBuilder {
         self.with(|job| job.spec.cost = NonZeroU32::new(cost).expect("above zero"))
     }
 
-    /// Its calls with these numbers do not apply (J6).
+    /// Marks the calls with these numbers as not applicable (J6).
     #[must_use]
-    pub fn not_applicable(self, calls: &[u16]) -> Wish {
+    pub fn not_applicable(self, calls: &[u16]) -> JobBuilder {
         self.with(|job| job.spec.not_applicable = calls.to_vec())
     }
 }
@@ -160,38 +160,38 @@ impl Default for World {
 }
 
 impl World {
-    /// A world without chance: one kind `fetch`, services that answer after a second, workers and
-    /// a disk that take no time.
+    /// Creates a world without chance: one kind `fetch`, upstreams that respond after a second, and
+    /// workers and a disk that take no time.
     pub fn new() -> World {
         let kinds = vec![KindTerms::new("fetch", OnCrash::Repeat)];
         let mut world = World::with(Setup { kinds, ..Setup::default() }, None, 1);
-        world.manners = Manners { steady: true, ..Manners::default() };
+        world.conditions = Conditions { steady: true, ..Conditions::default() };
         world.trace.keep = Keep::Lines;
         world
     }
 
-    /// With this lane, or template if the name ends in `*`.
+    /// Adds a lane, or a template if the name ends in `*`.
     #[must_use]
     pub fn lane(mut self, name: &str, limits: Limits) -> World {
         self.setup.lanes.push((name.into(), limits));
         self
     }
 
-    /// With this group.
+    /// Adds a group.
     #[must_use]
     pub fn group(mut self, name: &str, limits: GroupLimits) -> World {
         self.setup.groups.push((name.into(), limits));
         self
     }
 
-    /// With this kind of work too.
+    /// Adds a kind.
     #[must_use]
     pub fn kind(mut self, name: &str, on_crash: OnCrash) -> World {
         self.setup.kinds.push(KindTerms::new(name, on_crash));
         self
     }
 
-    /// Calls of this kind keep only the slot of their lane, and no worker.
+    /// Makes calls of this kind occupy only the slot of their lane, and no worker.
     #[must_use]
     pub fn keeping_no_worker(mut self, name: &str) -> World {
         let kinds = self.setup.kinds.iter_mut().filter(|kind| *kind.name == *name);
@@ -199,7 +199,7 @@ impl World {
         self
     }
 
-    /// With this service, which has a lane of its own.
+    /// Adds a service, on a lane of its own.
     #[must_use]
     pub fn service(mut self, name: &str, when: When) -> World {
         if self.setup.services.is_empty() {
@@ -215,7 +215,7 @@ impl World {
         self
     }
 
-    /// Lets this lane pace a service.
+    /// Moves a service to this lane.
     #[must_use]
     pub fn service_on(mut self, service: &str, lane: &str) -> World {
         let terms = self.setup.services.iter_mut().find(|terms| *terms.name == *service);
@@ -223,7 +223,7 @@ impl World {
         self
     }
 
-    /// With this roster.
+    /// Adds a roster.
     #[must_use]
     pub fn roster(mut self, name: &str, check: &str, services: &[&str]) -> World {
         let services = services.iter().map(|&service| service.into()).collect();
@@ -232,32 +232,32 @@ impl World {
         self
     }
 
-    /// With other settings.
+    /// Changes the settings.
     #[must_use]
     pub fn settings(mut self, change: impl FnOnce(&mut Settings)) -> World {
         change(&mut self.setup.settings);
         self
     }
 
-    /// With services that take so long.
+    /// Sets the latency of all upstreams.
     #[must_use]
     pub fn latency(mut self, span: &str) -> World {
         self.latency = span.parse().expect("a span");
         self
     }
 
-    /// With an upstream that takes no more than this, and throttles the rest without a date.
+    /// Adds an upstream that enforces this rate, and throttles the rest without `Retry-After`.
     #[must_use]
     pub fn strict(mut self, lane: &str, rate: &str) -> World {
         let rate = rate.parse().expect("a rate");
-        self.strict.insert(lane.into(), Strict { rate, taken: VecDeque::new() });
+        self.strict.insert(lane.into(), StrictUpstream { rate, accepted: VecDeque::new() });
         self
     }
 
-    /// With commits that take so long.
+    /// Sets the duration of each commit.
     #[must_use]
     pub fn commits_take(mut self, span: &str) -> World {
-        self.manners.commit_time = span.parse().expect("a span");
+        self.conditions.commit_time = span.parse().expect("a span");
         self
     }
 
@@ -267,19 +267,20 @@ impl World {
         }
     }
 
-    /// Somebody submits a job, now: it is taken in when time goes on, with all that came with it.
-    pub fn submit(&mut self, wish: Wish) {
+    /// A caller submits a job now. It is admitted when time goes on, together with all other
+    /// inputs.
+    pub fn submit(&mut self, job: JobBuilder) {
         self.up();
-        self.wishes += 1;
-        assert_eq!(wish.label, self.wishes, "stories number their jobs in order");
-        self.act_at(self.now(), Act::Submit(vec![wish.job]));
+        self.submitted += 1;
+        assert_eq!(job.label, self.submitted, "scenarios number their jobs in order");
+        self.act_at(self.now(), Act::Submit(vec![job.job]));
     }
 
-    /// Somebody submits many jobs in one go.
-    pub fn submit_all(&mut self, wishes: Vec<Wish>) {
+    /// A caller submits many jobs as one batch.
+    pub fn submit_all(&mut self, submitted: Vec<JobBuilder>) {
         self.up();
-        self.wishes += wishes.len() as u64;
-        let jobs = wishes.into_iter().map(|wish| wish.job).collect();
+        self.submitted += submitted.len() as u64;
+        let jobs = submitted.into_iter().map(|job| job.job).collect();
         self.act_at(self.now(), Act::Submit(jobs));
         self.settle_now();
     }
@@ -288,29 +289,29 @@ impl World {
         self.run_until(self.now());
     }
 
-    /// The service's next answer to this job, on whatever lane.
-    pub fn answer(&mut self, label: u64, reaction: Reaction) {
-        self.scripts.entry((label, None)).or_default().push_back(reaction);
+    /// Sets the next response to this job, on any lane.
+    pub fn answer(&mut self, label: u64, response: Response) {
+        self.scripts.entry((label, None)).or_default().push_back(response);
     }
 
-    /// This service's next answer to this job.
-    pub fn answer_on(&mut self, label: u64, lane: &str, reaction: Reaction) {
-        self.scripts.entry((label, Some(lane.into()))).or_default().push_back(reaction);
+    /// Sets the next response to this job from the upstream of this lane.
+    pub fn answer_on(&mut self, label: u64, lane: &str, response: Response) {
+        self.scripts.entry((label, Some(lane.into()))).or_default().push_back(response);
     }
 
-    /// What a service comes to, the next time it runs.
-    pub fn run_comes_to(&mut self, service: &str, reaction: Reaction) {
-        self.answer_on(0, &format!("service:{service}"), reaction);
+    /// Sets the result of the next run of a service.
+    pub fn run_comes_to(&mut self, service: &str, response: Response) {
+        self.answer_on(0, &format!("service:{service}"), response);
     }
 
-    /// Somebody runs a service by hand.
+    /// An operator runs a service by hand.
     pub fn run_service(&mut self, name: &str) {
         self.up();
         self.act_at(self.now(), Act::RunService(name.into()));
         self.settle_now();
     }
 
-    /// Where rosters stand: what runs, what is left, what came of the rest.
+    /// The state of each roster: the service that runs, those that are left, and the results.
     pub fn rosters(&self) -> Vec<String> {
         let now = self.clock.reading().now;
         let statuses = self.machine().expect("the engine runs").core().roster_statuses(now);
@@ -328,7 +329,7 @@ impl World {
         statuses.into_iter().map(told).collect()
     }
 
-    /// Somebody cancels a job.
+    /// A caller cancels a job.
     pub fn cancel(&mut self, label: u64) {
         self.settle_now();
         let job = self.by_label[&label];
@@ -336,50 +337,50 @@ impl World {
         self.settle_now();
     }
 
-    /// Somebody does something to a lane.
+    /// An operator acts on a lane.
     pub fn tell_lane(&mut self, lane: &str, act: LaneAct) {
         self.up();
         self.act_at(self.now(), Act::Lane(lane.into(), act));
         self.settle_now();
     }
 
-    /// The process is stopped, has so long to finish what runs, and comes back at once.
+    /// The process shuts down with this grace, and restarts at once.
     pub fn stop_for(&mut self, grace: &str) {
         self.settle_now();
         self.act_at(self.now(), Act::Stop(span(grace)));
         self.settle_now();
     }
 
-    /// The process dies and comes back so much later.
+    /// The process dies and restarts this much later.
     pub fn crash_for(&mut self, down: &str) {
         self.settle_now();
         self.crash(span(down));
     }
 
-    /// The whole machine stops and comes back so much later; what was not synced is gone.
+    /// The machine loses power and restarts this much later. Commits that were not synced are lost.
     pub fn power_cut_for(&mut self, down: &str) {
         self.settle_now();
         self.act_at(self.now(), Act::Reboot(span(down)));
     }
 
-    /// Commits that a power cut would take away.
+    /// The number of commits that are not synced.
     pub fn unsynced(&self) -> usize {
         self.tap.with(|tap| tap.unsynced.len())
     }
 
-    /// The next commit fails, though everything was written: nobody knows (B4).
+    /// The next commit reports a failure although everything was written (B4).
     pub fn fail_commit(&mut self) {
         self.settle_now();
         self.act_at(self.now(), Act::FailCommit(Fault::Written));
     }
 
-    /// The process dies and comes back with another configuration.
+    /// The process dies and restarts with another configuration.
     pub fn restart_with(&mut self, change: impl FnOnce(&mut Setup)) {
         self.crash(Span::ZERO);
         change(&mut self.setup);
     }
 
-    /// The wall clock is stepped.
+    /// Steps the wall clock.
     pub fn step_wall(&mut self, by: &str) {
         let (back, by) = by.strip_prefix('-').map_or((false, by), |by| (true, by));
         let micros = span(by).0.cast_signed();
@@ -387,7 +388,7 @@ impl World {
         self.settle_now();
     }
 
-    /// Lets so much time pass and tells everything that happened so far. No rule may be broken.
+    /// Lets this much time pass and returns the trace so far. Panics if a rule was broken.
     pub fn run_for(&mut self, text: &str) -> String {
         self.up();
         self.run_until(self.now() + span(text));
@@ -397,7 +398,7 @@ impl World {
         self.trace.lines().to_string()
     }
 
-    /// Why a job's calls wait, in the words of W3: lane, reason, until when, how many ahead.
+    /// Why the calls of a job wait (W3): lane, reason, until when, and how many calls are ahead.
     pub fn why(&self, label: u64) -> Vec<String> {
         let now = self.clock.reading().now;
         let core = self.machine().expect("the engine runs").core();
@@ -413,12 +414,12 @@ impl World {
             .collect()
     }
 
-    /// Whether nothing is left to do (B3).
+    /// Returns `true` if the engine has nothing left to do (B3).
     pub fn idle(&self) -> bool {
         self.is_idle()
     }
 
-    /// Lanes that exist, by name (L10).
+    /// The names of all lanes (L10).
     pub fn lane_list(&self) -> Vec<Arc<str>> {
         let core = self.machine().expect("the engine runs").core();
         let now = self.clock.reading().now;
@@ -430,12 +431,12 @@ impl World {
         self.reports[&self.by_label[&label]].clone()
     }
 
-    /// What callers got whose deadline passed before the end, in order.
+    /// The partial reports of callers whose deadline passed before the end, in order.
     pub fn partials(&self) -> &[Arc<Report>] {
         &self.partials
     }
 
-    /// The number that the engine gave a job.
+    /// The id that the engine gave a job.
     pub fn job_id(&self, label: u64) -> JobId {
         self.by_label[&label]
     }

@@ -16,7 +16,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Runs work against services you do not own: at their pace, never past their limits.
 #[derive(Parser)]
-#[command(name = "paceline", version, arg_required_else_help = true)]
+#[command(name = "paceline", version = env!("PACELINE_VERSION"), arg_required_else_help = true)]
 struct Cli {
     /// The configuration file, instead of the one that is found
     #[arg(long, global = true, value_name = "FILE")]

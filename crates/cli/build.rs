@@ -12,9 +12,8 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=PACELINE_COMMIT");
     println!("cargo::rerun-if-env-changed=SOURCE_DATE_EPOCH");
-    let commit = checked_out().or_else(|| {
-        Some((env::var("PACELINE_COMMIT").ok()?, env::var("SOURCE_DATE_EPOCH").ok()))
-    });
+    let commit = checked_out()
+        .or_else(|| Some((env::var("PACELINE_COMMIT").ok()?, env::var("SOURCE_DATE_EPOCH").ok())));
     let commit = commit.as_ref().map(|(commit, seconds)| (commit.as_str(), seconds.as_deref()));
     let version = version(env!("CARGO_PKG_VERSION"), commit);
     println!("cargo::rustc-env=PACELINE_VERSION={version}");

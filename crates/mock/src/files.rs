@@ -155,7 +155,7 @@ impl Files {
         self.shared.state().remove(path);
     }
 
-    /// Serves [`content`]`(path, size)` with a strong entity tag at every path that matches a
+    /// Serves [`content(path, size)`](fn@content) with a strong entity tag at every path that matches a
     /// pattern.
     pub fn generate(&self, pattern: &str, size: u64) {
         self.shared.state().generate(pattern, size);

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use hyper::{HeaderMap, Method};
-use paceline::{
-    Call, CallOutcome, Job, Lane, Limits, Outcome, Paceline, Report, Span, Work, Worker,
-};
+use paceline::lanes::Limits;
+use paceline::report::CallOutcome;
+use paceline::{Call, Job, Lane, Outcome, Paceline, Report, Span, Work, Worker};
 use paceline_apps::http::proxy::Proxies;
 use paceline_apps::http::{Client, Patience, Upload};
 use tokio::net::{TcpSocket, TcpStream};

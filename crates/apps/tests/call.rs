@@ -6,7 +6,8 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use paceline::{Answer, CallOutcome, Job, JobState, Lane, Paceline, Report};
+use paceline::report::{Answer, CallOutcome, JobState};
+use paceline::{Job, Lane, Paceline, Report};
 use paceline_apps::call::{HTTP_KIND, HttpWorker, Place, Places};
 use paceline_apps::http::proxy::Proxies;
 use serde_json::{Value, json};

@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use paceline::{Builder, CallOutcome, Failure, Job, Lane, Paceline, Report};
+use paceline::report::CallOutcome;
+use paceline::{Builder, Failure, Job, Lane, Paceline, Report};
 use paceline_apps::command::{COMMAND_KIND, CommandTask, CommandWorker, Commands, LARGEST_INPUT};
 use paceline_apps::program::Program;
 use serde_json::{Value, json};

@@ -236,7 +236,7 @@ impl Config {
                 if let Some(url) = &mut here.url {
                     url.set_path("");
                 }
-                places.insert(paceline::own_lane(&service.name), here);
+                places.insert(paceline::services::own_lane(&service.name), here);
             }
         }
         places

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use futures_util::future::join_all;
-use paceline::{Builder, Group, Lane, Paceline, SERVICE_KIND, StartError, StoreError};
+use paceline::services::SERVICE_KIND;
+use paceline::{Builder, Group, Lane, Paceline, StartError, StoreError};
 use paceline_apps::call::{HttpWorker, Places};
 use paceline_apps::command::Commands;
 use paceline_apps::http::proxy::Proxies;

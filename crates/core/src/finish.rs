@@ -19,7 +19,9 @@ pub enum Cancelled {
     Job,
     /// Others still wait for it: only this caller has gone (D1).
     Detached,
-    /// No unfinished job has this number.
+    /// The job has finished before; the rules alone know only unfinished jobs.
+    Finished,
+    /// No job has this number.
     Unknown,
 }
 

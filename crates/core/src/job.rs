@@ -238,7 +238,27 @@ impl Admission {
     }
 }
 
-/// A submission that can never be accepted as it is. The caller can only report it.
+/// One line: `accepted as job 17`.
+impl std::fmt::Display for Admission {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Admission::Accepted(job) => write!(f, "accepted as job {job}"),
+            Admission::Joined(job) => write!(f, "joined job {job}, which is the same work"),
+            Admission::Replaced(job) => write!(f, "replaced what job {job} was to do"),
+            Admission::Duplicate(job) => write!(f, "refused: job {job} is the same work"),
+            Admission::Refused { lane: Some(lane), .. } => {
+                write!(f, "refused: no room on the lane `{lane}`")
+            }
+            Admission::Refused { lane: None, .. } => f.write_str("refused: the queue is full"),
+            Admission::TooLate { wait: Some(wait), .. } => {
+                write!(f, "refused: it would wait for {wait}")
+            }
+            Admission::TooLate { wait: None, .. } => f.write_str("refused: its lane is paused"),
+        }
+    }
+}
+
+/// A submission that can never be accepted as it is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
     /// A name that is not allowed.

@@ -91,6 +91,7 @@ mod report;
 mod service;
 mod settings;
 mod time;
+mod value;
 
 // Parts, each with rules of its own.
 mod arena;
@@ -156,4 +157,5 @@ pub use service::*;
 pub use settings::*;
 pub use settle::AttemptResult;
 pub use time::{LONGEST_SPAN, Now, Span, SpanError, Time};
+pub use value::ValueError;
 pub use why::{MOST_AHEAD, Reason, Why};

@@ -116,7 +116,16 @@ impl Failure {
     }
 }
 
-/// The scope of a failure: only those of the lane count towards its cooldown.
+/// The message, or without one the class.
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.message.as_deref().unwrap_or(&self.class))
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// What a failure says something about (L7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum About {
     /// The upstream, and with it every call of the lane: a reset, a timeout, a status of 5xx.
@@ -208,11 +217,21 @@ pub struct CallReport {
 /// One line: `crossref: done {"title": ...}`.
 impl std::fmt::Display for CallReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.lane, self.outcome.name())?;
-        match &self.outcome {
+        write!(f, "{}: {}", self.lane, self.outcome)
+    }
+}
+
+/// One line: `failed (timeout): no answer in 30s`.
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())?;
+        match self {
             Outcome::Done { value, .. } => write!(f, " {}", String::from_utf8_lossy(value)),
             Outcome::Skipped(skip) => write!(f, " ({})", skip.reason()),
-            Outcome::Failed(failure) => write!(f, " ({})", failure.class),
+            Outcome::Failed(Failure { class, message: Some(message), .. }) => {
+                write!(f, " ({class}): {message}")
+            }
+            Outcome::Failed(Failure { class, .. }) => write!(f, " ({class})"),
             Outcome::Duplicate { of } => write!(f, " of job {of}"),
             Outcome::Moved { to } => write!(f, " to {to}"),
             Outcome::Empty | Outcome::Cancelled => Ok(()),
@@ -268,6 +287,20 @@ pub struct Report {
     pub calls: Vec<CallReport>,
     /// Whether the job goes on: these are the outcomes at one caller's deadline.
     pub partial: bool,
+}
+
+/// A line for the job, then one for each call.
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "job {}: {} ({})", self.job, self.state.name(), self.answer.name())?;
+        if self.partial {
+            f.write_str(", not finished")?;
+        }
+        for call in &self.calls {
+            write!(f, "\n  {call}")?;
+        }
+        Ok(())
+    }
 }
 
 /// Bytes as bytes, not as a list of numbers.

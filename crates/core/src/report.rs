@@ -80,6 +80,32 @@ impl Outcome {
     }
 }
 
+impl JobState {
+    /// Its name everywhere.
+    pub const fn name(self) -> &'static str {
+        match self {
+            JobState::Waiting => "waiting",
+            JobState::Running => "running",
+            JobState::Done => "done",
+            JobState::Failed => "failed",
+            JobState::Skipped => "skipped",
+            JobState::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl Answer {
+    /// Its name everywhere.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Answer::Conclusive => "conclusive",
+            Answer::All => "all",
+            Answer::Empty => "empty",
+            Answer::Inconclusive => "inconclusive",
+        }
+    }
+}
+
 impl Skip {
     /// Its name everywhere.
     pub fn reason(&self) -> &'static str {

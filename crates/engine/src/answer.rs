@@ -1,14 +1,14 @@
-//! Questions: what can be asked of a running engine, and what it answers.
+//! Looks into the engine: what callers see of it between two turns.
 
 use std::sync::Arc;
 
 use paceline_core::{
-    Admission, Blob, Cancelled, JobId, JobState, LaneStatus, Lookup, Now, Numbered, Outcome,
-    RosterStatus, RunError, ServiceStatus, SubmitError, Summary, UnknownLane, UnknownService, Why,
+    Blob, Core, JobId, JobState, LaneStatus, Lookup, Now, Numbered, Outcome, RosterStatus,
+    ServiceStatus, Summary, Why,
 };
 use paceline_store::{Cursor, JobFilter, Store, StoreError, StoredJob};
 
-use crate::turn::{Machine, RetryError};
+use crate::turn::Machine;
 
 /// Jobs looked at for one page of a list: more would hold up everybody else.
 const MOST_LISTED: usize = 2_000;
@@ -19,82 +19,11 @@ const LARGEST_PAGE: usize = 8 << 20;
 /// Events in one answer.
 const MOST_EVENTS: usize = 1_000;
 
-/// What can be asked.
-#[derive(Clone, Debug)]
-pub enum Question {
-    /// Why the calls of a job wait.
-    Why(JobId),
-    /// One job.
-    Job(JobId),
-    /// What one job carries.
-    Payload(JobId),
-    /// Jobs from there on, so many at most, that fit.
-    List(Cursor, usize, Filter),
-    /// Jobs with this key: the unfinished one, and the newest finished one.
-    Keyed(Blob),
-    /// The newest finished job with each of these keys.
-    Finished(Vec<Blob>),
-    /// All lanes.
-    Lanes,
-    /// All services.
-    Services,
-    /// All rosters.
-    Rosters,
-    /// What is kept under a name.
-    Note(Arc<str>),
-    /// Kept events with numbers above this one, so many at most.
-    Events(u64, usize),
-    /// What became of jobs that were handed in under a name.
-    Remembered(Blob),
-    /// How much there is of everything.
-    Summary,
-    /// Whether nothing is left to do.
-    Idle,
-}
-
-/// The answer to an input, to be given once it is durable.
-#[derive(Clone, Debug)]
-pub enum Reply {
-    /// One admission per submitted job.
-    Submitted(Vec<Result<Admission, SubmitError>>),
-    /// The job that tries again.
-    Retried(Result<Admission, RetryError>),
-    /// What became of the wish.
-    Cancelled(Cancelled),
-    /// The lane did as told.
-    Lane(Result<(), UnknownLane>),
-    /// The job that runs the service.
-    Run(Result<Admission, RunError>),
-    /// The service is marked.
-    Reset(Result<(), UnknownService>),
-    /// It is as told.
-    Kept,
-    /// By call number; nothing for a job that is finished or unknown.
-    Why(Vec<(u16, Why)>),
-    /// The job, if there is one.
-    Job(Option<Box<JobView>>),
-    /// The payload of the job, if there is one.
-    Payload(Option<Blob>),
-    /// A page of jobs, and where the next page starts.
-    List(Vec<JobView>, Option<JobId>),
-    /// One job or none per key, in the order asked.
-    Finished(Vec<Option<JobView>>),
-    /// Lanes by name.
-    Lanes(Vec<LaneStatus>),
-    /// Services by name.
-    Services(Vec<ServiceStatus>),
-    /// Rosters by name.
-    Rosters(Vec<RosterStatus>),
-    /// What is kept, if anything.
-    Note(Option<Blob>),
-    /// Kept events, and the number of the next one to come.
-    Events(Vec<Numbered>, u64),
-    /// What is remembered, if anything.
-    Remembered(Option<Blob>),
-    /// The figures.
-    Summary(Summary),
-    /// Whether nothing is left to do.
-    Idle(bool),
+/// The engine between two turns: what it shows is durable.
+pub struct View<'a> {
+    core: &'a Core,
+    store: &'a mut dyn Store,
+    now: Now,
 }
 
 /// A job as it stands.
@@ -164,90 +93,122 @@ impl Filter {
 }
 
 impl<S: Store> Machine<S> {
-    /// Answers a question, after what came before it is durable.
-    pub(crate) fn answer(&mut self, question: Question, now: Now) -> Result<Reply, StoreError> {
-        Ok(match question {
-            Question::Why(job) => Reply::Why(self.core.why_job(job, now).unwrap_or_default()),
-            Question::Job(job) => {
-                let stored = self.store.job(job)?;
-                let why = self.core.why_job(job, now).unwrap_or_default();
-                Reply::Job(stored.map(|stored| Box::new(JobView { why, ..self.view(stored) })))
-            }
-            Question::Payload(job) => Reply::Payload(self.store.payload(job)?),
-            Question::List(from, most, filter) => self.list(from, most, &filter)?,
-            Question::Keyed(key) => self.keyed(&key)?,
-            Question::Finished(keys) => {
-                let found = self.store.finished(&keys)?;
-                let found = found.into_iter().map(|stored| stored.map(|stored| self.view(stored)));
-                Reply::Finished(found.collect())
-            }
-            Question::Lanes => Reply::Lanes(self.core.lane_statuses(now)),
-            Question::Services => Reply::Services(self.core.service_statuses(now)),
-            Question::Rosters => Reply::Rosters(self.core.roster_statuses(now)),
-            Question::Note(name) => Reply::Note(self.store.note(&name)?),
-            Question::Events(after, most) => {
-                let events = self.store.events(after, most.min(MOST_EVENTS))?;
-                Reply::Events(events, self.core.counters().event)
-            }
-            Question::Remembered(name) => {
-                let asked = [Lookup { lane: crate::once::PLACE.into(), key: name }];
-                let answers = self.store.answers(&asked, now.time)?;
-                let value = answers.into_iter().flatten().find_map(|answer| answer.value);
-                Reply::Remembered(value.map(|value| value.value))
-            }
-            Question::Summary => Reply::Summary(self.core.summary(now)),
-            Question::Idle => Reply::Idle(self.core.is_idle()),
-        })
+    /// Looks at what the last turn left. To be called between turns only, so that no caller hears
+    /// of anything that is not durable.
+    pub fn view(&mut self, now: Now) -> View<'_> {
+        View { core: &self.core, store: &mut self.store, now }
+    }
+}
+
+impl View<'_> {
+    /// Why the calls of a job wait, by call number; nothing for a job that is finished or unknown.
+    pub fn why(&self, job: JobId) -> Vec<(u16, Why)> {
+        self.core.why_job(job, self.now).unwrap_or_default()
     }
 
-    fn view(&self, stored: StoredJob) -> JobView {
+    /// One job, finished or not.
+    pub fn job(&mut self, id: JobId) -> Result<Option<JobView>, StoreError> {
+        let stored = self.store.job(id)?;
+        Ok(stored.map(|stored| JobView { why: self.why(id), ..self.stands(stored) }))
+    }
+
+    /// The payload of a job, finished or not.
+    pub fn payload(&mut self, job: JobId) -> Result<Option<Blob>, StoreError> {
+        self.store.payload(job)
+    }
+
+    /// The newest finished job with each of these keys, in the order asked.
+    pub fn finished(&mut self, keys: &[Blob]) -> Result<Vec<Option<JobView>>, StoreError> {
+        let found = self.store.finished(keys)?.into_iter();
+        Ok(found.map(|stored| stored.map(|stored| self.stands(stored))).collect())
+    }
+
+    /// The newest finished job with a key, and the unfinished one.
+    pub fn keyed(&mut self, key: &Blob) -> Result<Vec<JobView>, StoreError> {
+        let mut found = self.store.finished(std::slice::from_ref(key))?;
+        if let Some(job) = self.core.job_with_key(key) {
+            found.push(self.store.job(job)?);
+        }
+        Ok(found.into_iter().flatten().map(|stored| self.stands(stored)).collect())
+    }
+
+    /// Lanes by name.
+    pub fn lanes(&self) -> Vec<LaneStatus> {
+        self.core.lane_statuses(self.now)
+    }
+
+    /// Services by name.
+    pub fn services(&self) -> Vec<ServiceStatus> {
+        self.core.service_statuses(self.now)
+    }
+
+    /// Rosters by name.
+    pub fn rosters(&self) -> Vec<RosterStatus> {
+        self.core.roster_statuses(self.now)
+    }
+
+    /// The figures of the whole engine.
+    pub fn summary(&self) -> Summary {
+        self.core.summary(self.now)
+    }
+
+    /// The note that is kept under a name.
+    pub fn note(&mut self, name: &str) -> Result<Option<Blob>, StoreError> {
+        self.store.note(name)
+    }
+
+    /// Kept events with numbers above `after`, and the number of the next one to come.
+    pub fn events(&mut self, after: u64, most: usize) -> Result<(Vec<Numbered>, u64), StoreError> {
+        let events = self.store.events(after, most.min(MOST_EVENTS))?;
+        Ok((events, self.core.counters().event))
+    }
+
+    /// What became of jobs that were handed in under a name.
+    pub fn remembered(&mut self, name: Blob) -> Result<Option<Blob>, StoreError> {
+        let asked = [Lookup { lane: crate::once::PLACE.into(), key: name }];
+        let answers = self.store.answers(&asked, self.now.time)?;
+        Ok(answers.into_iter().flatten().find_map(|answer| answer.value).map(|value| value.value))
+    }
+
+    fn stands(&self, stored: StoredJob) -> JobView {
         let finished = stored.report.as_ref().map(|report| report.state);
         let state = finished.unwrap_or_else(|| self.core.job_state(stored.record.id));
         JobView { stored, state, why: Vec::new() }
     }
 
-    /// A page: as many jobs as asked for, or as many as may be looked at.
-    fn list(
+    /// A page: as many jobs as asked for, or as many as may be looked at; and where the next page
+    /// starts.
+    pub fn list(
         &mut self,
         mut from: Cursor,
         most: usize,
         filter: &Filter,
-    ) -> Result<Reply, StoreError> {
+    ) -> Result<(Vec<JobView>, Option<JobId>), StoreError> {
         let (mut page, mut seen, mut size) = (Vec::new(), 0, 0);
-        // Whoever wants what is not finished does not pay for what is.
-        let listed = match filter.state {
+        // A list of unfinished jobs does not pay for the finished ones.
+        let among = match filter.state {
             Some(JobState::Waiting | JobState::Running) => JobFilter::Unfinished,
             _ => JobFilter::All,
         };
         loop {
-            let jobs = self.store.list(from, most.clamp(1, MOST_READ), listed)?;
-            let Some(last) = jobs.last() else { return Ok(Reply::List(page, None)) };
+            let jobs = self.store.list(from, most.clamp(1, MOST_READ), among)?;
+            let Some(last) = jobs.last() else { return Ok((page, None)) };
             let last = last.record.id;
             (from, seen) = (from.at(last), seen + jobs.len());
             for stored in jobs {
-                let view = self.view(stored);
+                let view = self.stands(stored);
                 let id = view.stored.record.id;
                 size += view.size();
                 if filter.fits(&view) {
                     page.push(view);
                 }
                 if page.len() >= most || size >= LARGEST_PAGE {
-                    return Ok(Reply::List(page, Some(id)));
+                    return Ok((page, Some(id)));
                 }
             }
             if seen >= MOST_LISTED {
-                return Ok(Reply::List(page, Some(last)));
+                return Ok((page, Some(last)));
             }
         }
-    }
-
-    /// The unfinished job with a key, and the newest finished one.
-    fn keyed(&mut self, key: &Blob) -> Result<Reply, StoreError> {
-        let mut found = self.store.finished(std::slice::from_ref(key))?;
-        if let Some(job) = self.core.job_with_key(key) {
-            found.push(self.store.job(job)?);
-        }
-        let jobs = found.into_iter().flatten().map(|stored| self.view(stored));
-        Ok(Reply::List(jobs.collect(), None))
     }
 }

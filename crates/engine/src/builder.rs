@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use paceline_core::{
-    Event, KindTerms, Limits, SERVICE_KIND, Settings, SettingsError, Setup, Span, Time,
+    Event, KindTerms, Limits, SERVICE_KIND, Settings, SettingsError, Setup, Span, SpanError, Time,
 };
 use paceline_store::{Memory, Sqlite, Store, StoreError};
 use tokio::sync::broadcast;
@@ -16,6 +16,7 @@ use crate::lane::{Group, Lane, LaneError};
 use crate::paceline::Paceline;
 use crate::run::Workers;
 use crate::service::{self, Roster, Service, ServiceError};
+use crate::span::IntoSpan;
 use crate::turn::Machine;
 use crate::worker::Worker;
 
@@ -28,7 +29,7 @@ pub struct Builder {
     lanes: Vec<Lane>,
     groups: Vec<Group>,
     workers: Workers,
-    twice: Option<String>,
+    problem: Option<StartError>,
     services: Vec<Service>,
     rosters: Vec<Roster>,
     settings: Settings,
@@ -60,7 +61,7 @@ impl Builder {
             lanes: Vec::new(),
             groups: Vec::new(),
             workers: Workers::new(),
-            twice: None,
+            problem: None,
             services: Vec::new(),
             rosters: Vec::new(),
             settings: Settings { hash_seed: random(), ..Settings::default() },
@@ -92,7 +93,7 @@ impl Builder {
     #[must_use]
     pub fn worker(mut self, kind: &str, worker: impl Worker) -> Builder {
         if self.workers.insert(kind.into(), Arc::new(worker)).is_some() {
-            self.twice = self.twice.or(Some(kind.to_string()));
+            return self.fail(StartError::Twice { what: "worker", name: kind.to_string() });
         }
         self
     }
@@ -113,9 +114,15 @@ impl Builder {
 
     /// Workers that are always there, and at most (Q3).
     #[must_use]
-    pub fn workers(mut self, base: NonZeroU32, max: NonZeroU32) -> Builder {
-        (self.settings.pool.base, self.settings.pool.max) = (base, max);
-        self
+    pub fn workers(mut self, base: u32, max: u32) -> Builder {
+        match (NonZeroU32::new(base), NonZeroU32::new(max)) {
+            (Some(base), Some(max)) => {
+                (self.settings.pool.base, self.settings.pool.max) = (base, max);
+                self
+            }
+            (None, _) => self.fail(StartError::Zero("workers.base")),
+            (_, None) => self.fail(StartError::Zero("workers.max")),
+        }
     }
 
     /// Changes any setting.
@@ -127,9 +134,14 @@ impl Builder {
 
     /// How long finished jobs are kept; 7 days by default.
     #[must_use]
-    pub fn keep_finished(mut self, keep: impl Into<Span>) -> Builder {
-        self.keep_finished = keep.into();
-        self
+    pub fn keep_finished(mut self, keep: impl IntoSpan) -> Builder {
+        match keep.into_span() {
+            Ok(keep) => {
+                self.keep_finished = keep;
+                self
+            }
+            Err(error) => self.fail(StartError::Span { setting: "keep_finished", error }),
+        }
     }
 
     /// Bytes of cached answers held in memory at most.
@@ -174,11 +186,23 @@ impl Builder {
     #[must_use]
     pub fn heartbeat(
         mut self,
-        every: std::time::Duration,
+        every: impl IntoSpan,
         beat: impl FnMut() + Send + 'static,
     ) -> Builder {
-        let every = Span::from(every).max(Span::millis(1));
-        self.beside.heartbeat = Some(Heartbeat { every, beat: Box::new(beat), at: Time::ZERO });
+        match every.into_span() {
+            Ok(every) => {
+                let every = every.max(Span::millis(1));
+                let beat = Box::new(beat);
+                self.beside.heartbeat = Some(Heartbeat { every, beat, at: Time::ZERO });
+                self
+            }
+            Err(error) => self.fail(StartError::Span { setting: "heartbeat", error }),
+        }
+    }
+
+    /// Keeps the first mistake until the start.
+    fn fail(mut self, problem: StartError) -> Builder {
+        self.problem = self.problem.or(Some(problem));
         self
     }
 
@@ -206,10 +230,10 @@ impl Builder {
     }
 
     fn setup(&mut self) -> Result<Setup, StartError> {
-        self.settings.check()?;
-        if let Some(name) = self.twice.take() {
-            return Err(StartError::Twice { what: "worker", name });
+        if let Some(problem) = self.problem.take() {
+            return Err(problem);
         }
+        self.settings.check()?;
         let mut groups: Vec<(String, paceline_core::GroupLimits)> = Vec::new();
         for group in self.groups.drain(..) {
             let (name, limits) = group.build()?;
@@ -313,6 +337,17 @@ pub enum StartError {
         what: &'static str,
         /// Its name.
         name: String,
+    },
+    /// A setting that is zero.
+    #[error("`{0}` is zero: set it to at least 1")]
+    Zero(&'static str),
+    /// A setting that is not a span of time.
+    #[error("`{setting}`: {error}")]
+    Span {
+        /// The setting.
+        setting: &'static str,
+        /// The reason.
+        error: SpanError,
     },
     /// A kind that cannot be one.
     #[error(transparent)]

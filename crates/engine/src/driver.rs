@@ -8,17 +8,17 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
 
 use paceline_core::{
-    Admission, AttemptId, AttemptResult, Event, JobId, Numbered, Report, Span, Submission,
+    Admission, AttemptId, AttemptResult, Event, JobId, Now, Numbered, Report, Span, Submission,
     SubmitError, Time,
 };
 use paceline_store::{Store, StoreError};
 use tokio::sync::{broadcast, mpsc, oneshot};
 
-use crate::answer::{Question, Reply};
+use crate::answer::{JobView, View};
 use crate::clock::Clock;
 use crate::following::News;
 use crate::run::{Runner, panic_text};
-use crate::turn::{Done, Input, Machine};
+use crate::turn::{Admissions, Done, Held, Input, Machine, Reply};
 
 /// Messages that one turn takes in at most.
 const MOST_GATHERED: usize = 4_096;
@@ -37,10 +37,12 @@ const FORGET_WITHIN: (Span, Span) = (Span::millis(5), Span::millis(50));
 pub(crate) enum Message {
     /// Jobs with those who follow them.
     Submit(Vec<(Submission, mpsc::UnboundedSender<News>)>),
-    /// Anything else that is answered once.
-    Ask(Input<oneshot::Sender<Reply>>),
+    /// Anything else that changes something.
+    Input(Input<Waiter>),
+    /// A look at the engine, after the turn.
+    Look(Look),
     /// Somebody follows a job that was submitted earlier, and is answered with how it stands.
-    Follow(JobId, Follower, oneshot::Sender<Reply>),
+    Follow(JobId, Follower, oneshot::Sender<Option<JobView>>),
     /// Somebody follows a job no more.
     Unfollow(JobId),
     /// Somebody waits until nothing is left to do.
@@ -55,12 +57,47 @@ pub(crate) enum Message {
     Stop(Span),
 }
 
-/// Whom a turn's reply is for.
+impl Message {
+    /// An input, and where its caller gets its answer.
+    pub(crate) fn input<R: Send + 'static>(
+        input: impl FnOnce(Reply<R>) -> Input<Waiter>,
+    ) -> (Message, oneshot::Receiver<R>) {
+        let (to, answer) = Reply::channel();
+        (Message::Input(input(to)), answer)
+    }
+
+    /// A look at the engine, and where its caller gets what it sees. Callers that went away in the
+    /// meantime cost no look.
+    pub(crate) fn look<R: Send + 'static>(
+        look: impl FnOnce(&mut View<'_>) -> Result<R, StoreError> + Send + 'static,
+    ) -> (Message, oneshot::Receiver<R>) {
+        let (to, answer) = oneshot::channel();
+        let look = move |view: &mut View<'_>| {
+            if !to.is_closed() {
+                let _ = to.send(look(view)?);
+            }
+            Ok(())
+        };
+        (Message::Look(Look(Box::new(look))), answer)
+    }
+}
+
+/// Something that a caller wants to see.
+pub(crate) struct Look(Box<LookFn>);
+
+type LookFn = dyn FnOnce(&mut View<'_>) -> Result<(), StoreError> + Send;
+
+impl std::fmt::Debug for Look {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Look")
+    }
+}
+
+/// Who submitted jobs: one follower for each of them, or one caller for all.
 #[derive(Debug)]
-enum Waiter {
+pub(crate) enum Waiter {
     Followers(Vec<Follower>),
-    Asker(oneshot::Sender<Reply>),
-    Latecomer(JobId, Follower, oneshot::Sender<Reply>),
+    Caller(Reply<Admissions>),
 }
 
 /// One who hears of a job, until its own deadline; `Time::NEVER` for none (D1).
@@ -90,6 +127,10 @@ pub(crate) struct Driver<S> {
     runner: Runner,
     messages: Receiver<Message>,
     followers: HashMap<JobId, Vec<Follower>>,
+    /// Those who follow a job from the end of this turn on.
+    latecomers: Vec<(JobId, Follower, oneshot::Sender<Option<JobView>>)>,
+    /// What callers want to see after this turn.
+    looks: Vec<Look>,
     idle: Vec<oneshot::Sender<()>>,
     events: broadcast::Sender<Event>,
     kept: broadcast::Sender<Arc<[Numbered]>>,
@@ -144,6 +185,8 @@ impl<S: Store> Driver<S> {
             runner,
             messages,
             followers: HashMap::new(),
+            latecomers: Vec::new(),
+            looks: Vec::new(),
             idle: Vec::new(),
             events,
             kept,
@@ -192,7 +235,7 @@ impl<S: Store> Driver<S> {
             let took = self.clock.time().since(reading.now.time);
             self.commits.count(self.machine.commits(), took);
             wake_at = done.wake_at;
-            self.act(done);
+            self.act(done, reading.now)?;
             // After the workers and callers have what is theirs, so that it delays only the next turn.
             let within = Span(took.0 / 4).clamp(FORGET_WITHIN.0, FORGET_WITHIN.1);
             let until = self.clock.time() + within;
@@ -246,38 +289,18 @@ impl<S: Store> Driver<S> {
         let mut inputs = Vec::with_capacity(inbox.len() + 8);
         for message in inbox.drain(..) {
             match message {
-                Message::Submit(jobs) if self.stop_at.is_some() => {
-                    for (_, follower) in jobs {
-                        let _ = follower.send(News::Admitted(Box::new(Err(SubmitError::Stopping))));
-                    }
-                }
                 Message::Submit(jobs) => {
                     let followers = jobs.into_iter().map(|(job, news)| {
                         let deadline = job.deadline.map_or(Time::NEVER, |span| now + span);
                         (job, Follower { news, deadline })
                     });
                     let (jobs, followers) = followers.unzip();
-                    inputs.push(Input::Submit(jobs, Waiter::Followers(followers)));
+                    let input = Input::Submit(jobs, Waiter::Followers(followers));
+                    inputs.extend(self.unless_stopping(input));
                 }
-                Message::Ask(Input::Submit(jobs, to) | Input::SubmitOnce(jobs, _, to))
-                    if self.stop_at.is_some() =>
-                {
-                    let refused = jobs.iter().map(|_| Err(SubmitError::Stopping));
-                    let _ = to.send(Reply::Submitted(refused.collect()));
-                }
-                Message::Ask(Input::Retry(_, to)) if self.stop_at.is_some() => {
-                    let _ = to.send(Reply::Retried(Err(SubmitError::Stopping.into())));
-                }
-                Message::Ask(Input::RunService(_, to)) if self.stop_at.is_some() => {
-                    let _ = to.send(Reply::Run(Err(SubmitError::Stopping.into())));
-                }
-                // Whoever asked and went away needs no answer.
-                Message::Ask(Input::Ask(_, to)) if to.is_closed() => {}
-                Message::Ask(input) => inputs.push(asked(input)),
-                Message::Follow(job, follower, to) => {
-                    let waiter = Waiter::Latecomer(job, follower, to);
-                    inputs.push(Input::Ask(Question::Job(job), waiter));
-                }
+                Message::Input(input) => inputs.extend(self.unless_stopping(input)),
+                Message::Look(look) => self.looks.push(look),
+                Message::Follow(job, follower, to) => self.latecomers.push((job, follower, to)),
                 Message::Unfollow(job) => self.unfollow(job),
                 Message::AwaitIdle(waiter) => self.idle.push(waiter),
                 Message::Started(attempt, at) => inputs.push(Input::Started(attempt, at)),
@@ -305,16 +328,28 @@ impl<S: Store> Driver<S> {
         inputs
     }
 
+    fn unless_stopping(&self, input: Input<Waiter>) -> Option<Input<Waiter>> {
+        if self.stop_at.is_some() { refused(input) } else { Some(input) }
+    }
+
     /// Everything is durable: workers start, callers are answered, subscribers are told.
-    fn act(&mut self, done: Done<Waiter>) {
+    fn act(&mut self, done: Done<Waiter>, now: Now) -> Result<(), StoreError> {
         for (start, payload) in done.starts {
             self.runner.start(start, payload);
         }
         for attempt in done.aborts {
             self.runner.abort(attempt);
         }
-        for (waiter, reply) in done.replies {
-            self.reply(waiter, reply);
+        for (waiter, admissions) in done.admissions {
+            self.admitted(waiter, admissions);
+        }
+        done.replies.into_iter().for_each(Held::give);
+        for (job, follower, to) in std::mem::take(&mut self.latecomers) {
+            let view = self.machine.view(now).job(job)?;
+            if view.as_ref().is_some_and(|view| view.stored.report.is_none()) {
+                self.add_latecomer(job, follower);
+            }
+            let _ = to.send(view);
         }
         for event in done.events {
             self.tell(event);
@@ -330,27 +365,23 @@ impl<S: Store> Driver<S> {
                 let _ = waiter.send(());
             }
         }
+        for look in std::mem::take(&mut self.looks) {
+            look.0(&mut self.machine.view(now))?;
+        }
+        Ok(())
     }
 
-    fn reply(&mut self, waiter: Waiter, reply: Reply) {
-        match (waiter, reply) {
-            (Waiter::Followers(followers), Reply::Submitted(admissions)) => {
-                for (follower, admission) in followers.into_iter().zip(admissions) {
-                    let job = admission.as_ref().ok().and_then(Admission::job);
-                    let heard = follower.news.send(News::Admitted(Box::new(admission))).is_ok();
-                    if let Some(job) = job.filter(|_| heard) {
-                        self.add_follower(job, follower);
-                    }
-                }
+    fn admitted(&mut self, waiter: Waiter, admissions: Admissions) {
+        let followers = match waiter {
+            Waiter::Followers(followers) => followers,
+            Waiter::Caller(caller) => return caller.give(admissions),
+        };
+        for (follower, admission) in followers.into_iter().zip(admissions) {
+            let job = admission.as_ref().ok().and_then(Admission::job);
+            let heard = follower.news.send(News::Admitted(Box::new(admission))).is_ok();
+            if let Some(job) = job.filter(|_| heard) {
+                self.add_follower(job, follower);
             }
-            (Waiter::Latecomer(job, follower, asker), reply) => {
-                if matches!(&reply, Reply::Job(Some(view)) if view.stored.report.is_none()) {
-                    self.add_latecomer(job, follower);
-                }
-                drop(asker.send(reply));
-            }
-            (Waiter::Asker(asker), reply) => drop(asker.send(reply)),
-            (Waiter::Followers(_), _) => unreachable!("followers only ever submit"),
         }
     }
 
@@ -416,25 +447,24 @@ impl<S: Store> Driver<S> {
     }
 }
 
-/// The same input, with its asker as one who waits.
-fn asked(input: Input<oneshot::Sender<Reply>>) -> Input<Waiter> {
+/// Refuses new work, since the engine is stopping; other inputs go on.
+fn refused(input: Input<Waiter>) -> Option<Input<Waiter>> {
     match input {
-        Input::Retry(job, to) => Input::Retry(job, Waiter::Asker(to)),
-        Input::Cancel(job, to) => Input::Cancel(job, Waiter::Asker(to)),
-        Input::Lane(lane, act, to) => Input::Lane(lane, act, Waiter::Asker(to)),
-        Input::RunService(name, to) => Input::RunService(name, Waiter::Asker(to)),
-        Input::ResetService(name, to) => Input::ResetService(name, Waiter::Asker(to)),
-        Input::SetServices(services, rosters, to) => {
-            Input::SetServices(services, rosters, Waiter::Asker(to))
-        }
-        Input::Keep(name, note, to) => Input::Keep(name, note, Waiter::Asker(to)),
-        Input::Ask(question, to) => Input::Ask(question, Waiter::Asker(to)),
-        Input::Submit(jobs, to) => Input::Submit(jobs, Waiter::Asker(to)),
-        Input::SubmitOnce(jobs, once, to) => Input::SubmitOnce(jobs, once, Waiter::Asker(to)),
-        Input::Started(..) | Input::Answered(..) | Input::Told(..) | Input::Ended(..) => {
-            unreachable!("these come as messages of their own")
-        }
+        Input::Submit(jobs, waiter) | Input::SubmitOnce(jobs, _, waiter) => match waiter {
+            Waiter::Followers(followers) => {
+                for Follower { news, .. } in followers {
+                    let _ = news.send(News::Admitted(Box::new(Err(SubmitError::Stopping))));
+                }
+            }
+            Waiter::Caller(caller) => {
+                caller.give(jobs.iter().map(|_| Err(SubmitError::Stopping)).collect());
+            }
+        },
+        Input::Retry(_, caller) => caller.give(Err(SubmitError::Stopping.into())),
+        Input::RunService(_, caller) => caller.give(Err(SubmitError::Stopping.into())),
+        input => return Some(input),
     }
+    None
 }
 
 /// Random numbers for the jitter of retries.

@@ -1,8 +1,11 @@
 //! A caller's view of its job: outcomes as they come, then the report.
 
+use std::pin::Pin;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
 
+use futures_core::Stream;
 use paceline_core::{
     Admission, CallReport, JobId, Report, RunError, Span, SubmitError, UnknownService,
 };
@@ -51,16 +54,21 @@ impl Following {
         self.admission.clone()
     }
 
-    /// The next outcome; nothing after the last, or when the engine has ended.
+    /// The next outcome; `None` after the last, or when the engine has ended.
     pub async fn next(&mut self) -> Option<CallReport> {
+        std::future::poll_fn(|context| self.poll(context)).await
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<CallReport>> {
         while self.report.is_none() {
-            match self.news.recv().await? {
-                News::Settled(call) => return Some(*call),
-                News::Finished(report) => self.report = Some(report),
-                News::Admitted(_) => {}
+            match ready!(self.news.poll_recv(context)) {
+                Some(News::Settled(call)) => return Poll::Ready(Some(*call)),
+                Some(News::Finished(report)) => self.report = Some(report),
+                Some(News::Admitted(_)) => {}
+                None => break,
             }
         }
-        None
+        Poll::Ready(None)
     }
 
     /// The report, once every call has its outcome; or, if the deadline of this caller passes
@@ -68,6 +76,15 @@ impl Following {
     pub async fn report(mut self) -> Result<Arc<Report>, Ended> {
         while self.next().await.is_some() {}
         self.report.clone().ok_or_else(|| end(&self.ended))
+    }
+}
+
+/// The outcomes of the calls, as [`Following::next`] gives them.
+impl Stream for Following {
+    type Item = CallReport;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<CallReport>> {
+        self.poll(context)
     }
 }
 

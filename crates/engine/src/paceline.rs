@@ -9,20 +9,25 @@ use std::time::{Duration, SystemTime};
 
 use paceline_core::{
     Admission, Blob, Cancelled, Event, JobId, LaneStatus, Limits, Numbered, RosterStatus,
-    ServiceStatus, Span, Summary, Time, UnknownLane, UnknownService, Why,
+    ServiceStatus, Span, Summary, Time, Why,
 };
-use paceline_store::{Cursor, Store};
+use paceline_store::{Cursor, Store, StoreError};
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
 
-use crate::answer::{Filter, JobView, Question, Reply};
+use crate::answer::{Filter, JobView, View};
 use crate::builder::{Beside, Builder};
 use crate::clock::Clock;
-use crate::driver::{Commits, Driver, Ended, Follower, Message};
+use crate::driver::{Commits, Driver, Ended, Follower, Message, Waiter};
+use crate::error::{
+    ChangeError, ControlError, FollowError, ResetServiceError, RetryError, SetServicesError,
+    StopError,
+};
 use crate::following::{Following, NotSubmitted, end};
-use crate::lane::{Lane, LaneError};
+use crate::lane::Lane;
 use crate::run::{Runner, Workers};
-use crate::service::{Roster, Service, ServiceError};
-use crate::turn::{Input, LaneAct, Machine, RetryError};
+use crate::service::{Roster, Service};
+use crate::span::IntoSpan;
+use crate::turn::{Input, LaneAct, Machine, Reply};
 
 /// Submissions on their way to the loop at most; more wait their turn.
 const MOST_SUBMITTING: usize = 65_536;
@@ -123,12 +128,23 @@ impl Paceline {
         Ok(Paceline { shared: Arc::new(shared) })
     }
 
-    async fn ask(
+    /// Changes something, and answers once that is durable.
+    async fn ask<R: Send + 'static>(
         &self,
-        input: impl FnOnce(oneshot::Sender<Reply>) -> Input<oneshot::Sender<Reply>>,
-    ) -> Result<Reply, Ended> {
-        let (asker, answer) = oneshot::channel();
-        self.send(Message::Ask(input(asker)))?;
+        input: impl FnOnce(Reply<R>) -> Input<Waiter>,
+    ) -> Result<R, Ended> {
+        let (message, answer) = Message::input(input);
+        self.send(message)?;
+        self.answered(answer).await
+    }
+
+    /// Looks at the engine between two turns.
+    async fn look<R: Send + 'static>(
+        &self,
+        look: impl FnOnce(&mut View<'_>) -> Result<R, StoreError> + Send + 'static,
+    ) -> Result<R, Ended> {
+        let (message, answer) = Message::look(look);
+        self.send(message)?;
         self.answered(answer).await
     }
 
@@ -156,71 +172,53 @@ impl Paceline {
     pub async fn follow_within(
         &self,
         job: JobId,
-        deadline: Duration,
-    ) -> Result<Option<Following>, Ended> {
-        self.follow_until(job, self.shared.clock.time() + deadline.into()).await
+        deadline: impl IntoSpan,
+    ) -> Result<Option<Following>, FollowError> {
+        let deadline = self.shared.clock.time() + deadline.into_span()?;
+        Ok(self.follow_until(job, deadline).await?)
     }
 
     async fn follow_until(&self, job: JobId, deadline: Time) -> Result<Option<Following>, Ended> {
         let (news_of, news) = mpsc::unbounded_channel();
         let (asker, answer) = oneshot::channel();
         self.send(Message::Follow(job, Follower { news: news_of, deadline }, asker))?;
-        let view = match self.answered(answer).await? {
-            Reply::Job(Some(view)) => view,
-            Reply::Job(None) => return Ok(None),
-            other => unreachable!("following is answered by {other:?}"),
-        };
+        let Some(view) = self.answered(answer).await? else { return Ok(None) };
         let report = view.stored.report.map(Arc::new);
         let (admission, ended) = (Admission::Joined(job), self.shared.ended.clone());
         let messages = self.shared.messages.clone();
         Ok(Some(Following { admission, job, news, ended, report, messages }))
     }
 
-    /// Withdraws from a job; the last caller to do so cancels it (D1, W4).
+    /// Withdraws from a job; the last caller to do so cancels it. A job that has finished is told
+    /// apart from one that never existed.
     pub async fn cancel(&self, job: JobId) -> Result<Cancelled, Ended> {
-        match self.ask(|to| Input::Cancel(job, to)).await? {
-            Reply::Cancelled(cancelled) => Ok(cancelled),
-            other => unreachable!("a cancellation is answered by {other:?}"),
-        }
+        self.ask(|to| Input::Cancel(job, to)).await
     }
 
     /// The same without waiting for the answer, for callers that are on their way out.
     pub fn withdraw(&self, job: JobId) {
-        let (to, _) = oneshot::channel();
         // An engine that has ended runs nothing.
-        let _ = self.send(Message::Ask(Input::Cancel(job, to)));
+        let _ = self.send(Message::Input(Input::Cancel(job, Reply::none())));
     }
 
     /// Submits a finished job again, for the lanes that gave no answer.
-    pub async fn retry(&self, job: JobId) -> Result<Result<Admission, RetryError>, Ended> {
-        match self.ask(|to| Input::Retry(job, to)).await? {
-            Reply::Retried(retried) => Ok(retried),
-            other => unreachable!("a retry is answered by {other:?}"),
-        }
+    pub async fn retry(&self, job: JobId) -> Result<Admission, RetryError> {
+        self.ask(|to| Input::Retry(job, to)).await?
     }
 
     /// Why each waiting call of a job waits, by call number (W3).
     pub async fn why(&self, job: JobId) -> Result<Vec<(u16, Why)>, Ended> {
-        match self.ask(|to| Input::Ask(Question::Why(job), to)).await? {
-            Reply::Why(why) => Ok(why),
-            other => unreachable!("why is answered by {other:?}"),
-        }
+        self.look(move |view| Ok(view.why(job))).await
     }
 
     /// One job, finished or not.
     pub async fn job(&self, job: JobId) -> Result<Option<JobView>, Ended> {
-        match self.ask(|to| Input::Ask(Question::Job(job), to)).await? {
-            Reply::Job(view) => Ok(view.map(|view| *view)),
-            other => unreachable!("a job is answered by {other:?}"),
-        }
+        self.look(move |view| view.job(job)).await
     }
 
     /// The payload of a job, finished or not, as JSON text.
     pub async fn payload(&self, job: JobId) -> Result<Option<Blob>, Ended> {
-        match self.ask(|to| Input::Ask(Question::Payload(job), to)).await? {
-            Reply::Payload(payload) => Ok(payload),
-            other => unreachable!("a payload is answered by {other:?}"),
-        }
+        self.look(move |view| view.payload(job)).await
     }
 
     /// How long it is until a moment that the engine named; zero if that has passed.
@@ -253,27 +251,19 @@ impl Paceline {
         most: usize,
         filter: impl Into<Filter>,
     ) -> Result<(Vec<JobView>, Option<JobId>), Ended> {
-        let question = Question::List(from.into(), most, filter.into());
-        match self.ask(|to| Input::Ask(question, to)).await? {
-            Reply::List(page, next) => Ok((page, next)),
-            other => unreachable!("a list is answered by {other:?}"),
-        }
+        let (from, filter) = (from.into(), filter.into());
+        self.look(move |view| view.list(from, most, &filter)).await
     }
 
     /// The jobs with this key: the newest finished one, and the unfinished one.
     pub async fn keyed(&self, key: impl AsRef<[u8]>) -> Result<Vec<JobView>, Ended> {
-        match self.ask(|to| Input::Ask(Question::Keyed(key.as_ref().into()), to)).await? {
-            Reply::List(jobs, _) => Ok(jobs),
-            other => unreachable!("a key is answered by {other:?}"),
-        }
+        let key = key.as_ref().into();
+        self.look(move |view| view.keyed(&key)).await
     }
 
     /// How much there is of everything.
     pub async fn summary(&self) -> Result<Summary, Ended> {
-        match self.ask(|to| Input::Ask(Question::Summary, to)).await? {
-            Reply::Summary(summary) => Ok(summary),
-            other => unreachable!("a summary is answered by {other:?}"),
-        }
+        self.look(|view| Ok(view.summary())).await
     }
 
     /// For each key the newest finished job that was submitted with it (D1), as the store has it,
@@ -286,45 +276,30 @@ impl Paceline {
         let keys: Vec<Blob> = keys.into_iter().map(|key| key.as_ref().into()).collect();
         let mut found = Vec::with_capacity(keys.len());
         for some in keys.chunks(MOST_KEYS) {
-            let question = Question::Finished(some.to_vec());
-            match self.ask(|to| Input::Ask(question, to)).await? {
-                Reply::Finished(jobs) => found.extend(jobs),
-                other => unreachable!("finished jobs are answered by {other:?}"),
-            }
+            let some = some.to_vec();
+            found.extend(self.look(move |view| view.finished(&some)).await?);
         }
         Ok(found)
     }
 
     /// How all lanes are doing, by name.
     pub async fn lanes(&self) -> Result<Vec<LaneStatus>, Ended> {
-        match self.ask(|to| Input::Ask(Question::Lanes, to)).await? {
-            Reply::Lanes(lanes) => Ok(lanes),
-            other => unreachable!("lanes are answered by {other:?}"),
-        }
+        self.look(|view| Ok(view.lanes())).await
     }
 
     /// How all services are doing, by name.
     pub async fn services(&self) -> Result<Vec<ServiceStatus>, Ended> {
-        match self.ask(|to| Input::Ask(Question::Services, to)).await? {
-            Reply::Services(services) => Ok(services),
-            other => unreachable!("services are answered by {other:?}"),
-        }
+        self.look(|view| Ok(view.services())).await
     }
 
     /// How all rosters are doing, by name.
     pub async fn rosters(&self) -> Result<Vec<RosterStatus>, Ended> {
-        match self.ask(|to| Input::Ask(Question::Rosters, to)).await? {
-            Reply::Rosters(rosters) => Ok(rosters),
-            other => unreachable!("rosters are answered by {other:?}"),
-        }
+        self.look(|view| Ok(view.rosters())).await
     }
 
     /// Runs a service now, whatever its timing; one that runs already is joined (S3).
     pub async fn run_service(&self, name: &str) -> Result<Following, NotSubmitted> {
-        let admission = match self.ask(|to| Input::RunService(name.into(), to)).await? {
-            Reply::Run(admission) => admission?,
-            other => unreachable!("a run is answered by {other:?}"),
-        };
+        let admission = self.ask(|to| Input::RunService(name.into(), to)).await??;
         if let Admission::Refused { lane, retry_at } = admission {
             return Err(full(lane, retry_at));
         }
@@ -335,11 +310,8 @@ impl Paceline {
     }
 
     /// Marks a service as never run: it is due at the next check (S1).
-    pub async fn reset_service(&self, name: &str) -> Result<Result<(), UnknownService>, Ended> {
-        match self.ask(|to| Input::ResetService(name.into(), to)).await? {
-            Reply::Reset(done) => Ok(done),
-            other => unreachable!("a reset is answered by {other:?}"),
-        }
+    pub async fn reset_service(&self, name: &str) -> Result<(), ResetServiceError> {
+        Ok(self.ask(|to| Input::ResetService(name.into(), to)).await??)
     }
 
     /// Changes what services and rosters there are; what is under way goes on (S2).
@@ -347,59 +319,50 @@ impl Paceline {
         &self,
         services: Vec<Service>,
         rosters: Vec<Roster>,
-    ) -> Result<Result<(), ServiceError>, Ended> {
-        let (services, rosters) = match crate::service::build(services, rosters) {
-            Ok(fit) => fit,
-            Err(error) => return Ok(Err(error)),
-        };
-        self.ask(|to| Input::SetServices(services, rosters, to)).await?;
-        Ok(Ok(()))
+    ) -> Result<(), SetServicesError> {
+        let (services, rosters) = crate::service::build(services, rosters)?;
+        Ok(self.ask(|to| Input::SetServices(services, rosters, to)).await?)
     }
 
     /// What is kept under this name, by a worker or by a program.
     pub async fn note(&self, name: &str) -> Result<Option<Blob>, Ended> {
-        match self.ask(|to| Input::Ask(Question::Note(name.into()), to)).await? {
-            Reply::Note(note) => Ok(note),
-            other => unreachable!("a note is answered by {other:?}"),
-        }
+        let name = name.to_string();
+        self.look(move |view| view.note(&name)).await
     }
 
     /// Keeps something under a name, or nothing any more; durable when it returns.
     pub async fn keep(&self, name: &str, note: Option<&[u8]>) -> Result<(), Ended> {
         let (name, note) = (name.into(), note.map(Into::into));
-        self.ask(|to| Input::Keep(name, note, to)).await.map(drop)
+        self.ask(|to| Input::Keep(name, note, to)).await
     }
 
-    async fn act(&self, lane: &str, act: LaneAct) -> Result<Result<(), UnknownLane>, Ended> {
-        match self.ask(|to| Input::Lane(lane.into(), act, to)).await? {
-            Reply::Lane(done) => Ok(done),
-            other => unreachable!("a lane is answered by {other:?}"),
-        }
+    async fn act(&self, lane: &str, act: LaneAct) -> Result<(), ControlError> {
+        Ok(self.ask(|to| Input::Lane(lane.into(), act, to)).await??)
     }
 
     /// Stops a lane: what runs goes on, nothing new starts.
-    pub async fn pause(&self, lane: &str) -> Result<Result<(), UnknownLane>, Ended> {
+    pub async fn pause(&self, lane: &str) -> Result<(), ControlError> {
         self.act(lane, LaneAct::Pause).await
     }
 
     /// Lets a paused lane go on.
-    pub async fn resume(&self, lane: &str) -> Result<Result<(), UnknownLane>, Ended> {
+    pub async fn resume(&self, lane: &str) -> Result<(), ControlError> {
         self.act(lane, LaneAct::Resume).await
     }
 
     /// Lifts a lane's cooldown, ladder and slow-downs; its limits hold on (L6).
-    pub async fn reset(&self, lane: &str) -> Result<Result<(), UnknownLane>, Ended> {
+    pub async fn reset(&self, lane: &str) -> Result<(), ControlError> {
         self.act(lane, LaneAct::Reset).await
     }
 
     /// Changes the limits of a lane or template from now on, until the engine stops (L11).
-    pub async fn change(&self, lane: Lane) -> Result<Result<(), ChangeError>, Ended> {
+    pub async fn change(&self, lane: Lane) -> Result<(), ChangeError> {
         self.set_limits(lane, LaneAct::Change).await
     }
 
     /// Adds a lane or template, or changes its limits, until the engine stops. A lane that was known
     /// before the start, and not configured then, is refused as unknown: its history was not read.
-    pub async fn set_lane(&self, lane: Lane) -> Result<Result<(), ChangeError>, Ended> {
+    pub async fn set_lane(&self, lane: Lane) -> Result<(), ChangeError> {
         self.set_limits(lane, LaneAct::Set).await
     }
 
@@ -407,19 +370,14 @@ impl Paceline {
         &self,
         lane: Lane,
         act: impl FnOnce(Box<Limits>) -> LaneAct,
-    ) -> Result<Result<(), ChangeError>, Ended> {
-        match lane.build() {
-            Err(error) => Ok(Err(error.into())),
-            Ok((lane, Limits { group: Some(group), .. }))
-                if !self.shared.groups.contains(&group) =>
-            {
-                Ok(Err(ChangeError::UnknownGroup { lane, group }))
-            }
-            Ok((name, limits)) => {
-                let done = self.act(&name, act(Box::new(limits))).await?;
-                Ok(done.map_err(ChangeError::from))
-            }
+    ) -> Result<(), ChangeError> {
+        let (lane, limits) = lane.build()?;
+        if let Some(group) = &limits.group
+            && !self.shared.groups.contains(group)
+        {
+            return Err(ChangeError::UnknownGroup { lane, group: group.clone() });
         }
+        Ok(self.act(&lane, act(Box::new(limits))).await?)
     }
 
     /// What happens from now on, told after it is durable. A subscriber that falls far behind
@@ -441,10 +399,7 @@ impl Paceline {
         after: u64,
         most: usize,
     ) -> Result<(Vec<Numbered>, u64), Ended> {
-        match self.ask(|to| Input::Ask(Question::Events(after, most), to)).await? {
-            Reply::Events(events, next) => Ok((events, next)),
-            other => unreachable!("events are answered by {other:?}"),
-        }
+        self.look(move |view| view.events(after, most)).await
     }
 
     /// Durable commits since the start: how well submissions share them shows in this.
@@ -466,11 +421,11 @@ impl Paceline {
 
     /// Takes no new work, lets running calls finish within `grace`, and leaves the rest durable
     /// for the next start. May be called again: the shorter grace counts (B3).
-    pub async fn stop(&self, grace: Duration) -> Result<(), Ended> {
-        let _ = self.send(Message::Stop(grace.into()));
+    pub async fn stop(&self, grace: impl IntoSpan) -> Result<(), StopError> {
+        let _ = self.send(Message::Stop(grace.into_span()?));
         match self.ended().await {
             Ended::Stopped => Ok(()),
-            failed @ (Ended::Failed(_) | Ended::Panicked(_)) => Err(failed),
+            failed @ (Ended::Failed(_) | Ended::Panicked(_)) => Err(failed.into()),
         }
     }
 
@@ -484,25 +439,4 @@ impl Paceline {
 
 fn full(lane: Option<Arc<str>>, retry_at: Option<Time>) -> NotSubmitted {
     NotSubmitted::Full { lane, retry_at: retry_at.map(crate::clock::system_time) }
-}
-
-/// Limits that could not be changed.
-#[derive(Debug, thiserror::Error)]
-pub enum ChangeError {
-    /// They cannot be meant.
-    #[error(transparent)]
-    Lane(#[from] LaneError),
-    /// There is no such lane.
-    #[error(transparent)]
-    Unknown(#[from] UnknownLane),
-    /// The group was not described at the start.
-    #[error(
-        "lane `{lane}` is in the group `{group}`, which does not exist: add it, or leave it out"
-    )]
-    UnknownGroup {
-        /// The lane.
-        lane: String,
-        /// Its group.
-        group: String,
-    },
 }

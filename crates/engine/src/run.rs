@@ -8,17 +8,17 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
-use paceline_core::{AttemptId, AttemptResult, Blob, Failure, OnCrash, Span, Start, Time, Verdict};
+use paceline_core::{AttemptId, AttemptResult, Blob, Failure, OnCrash, Span, Start, Time};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
+use tracing::Instrument;
 
 use crate::alarm::Alarm;
-use crate::answer::Reply;
 use crate::clock::Clock;
 use crate::driver::{Ended, Message};
-use crate::turn::Input;
-use crate::worker::{AnyWorker, Call, Failed, Late, Running};
+use crate::outcome::{Failed, Late};
+use crate::worker::{AnyWorker, Call, Running};
 
 /// How long an attempt may take on a lane that does not say.
 pub const DEFAULT_TIMEOUT: Span = Span::secs(60);
@@ -67,6 +67,8 @@ impl Runner {
             start_told: AtomicBool::new(start.begun_at.is_some()),
             started_at: AtomicU64::new(start.begun_at.unwrap_or_default().0),
             answered: AtomicBool::new(false),
+            late: AtomicBool::new(false),
+            over: AtomicBool::new(false),
             told: Mutex::new(None),
             clock: self.clock.clone(),
             messages: self.messages.clone(),
@@ -95,7 +97,9 @@ impl Runner {
             if let Some(moment) = moment {
                 moment.await;
             }
-            let told = attend(&*worker, call, &attempt, timeout).await;
+            // Made here, so that the loop's thread pays nothing for it.
+            let span = span_of(&call);
+            let told = attend(&*worker, call, &attempt, timeout).instrument(span).await;
             attempt.tell(told);
         });
         self.running.insert(start.attempt, task.abort_handle());
@@ -147,6 +151,21 @@ impl Runner {
     }
 }
 
+/// The span in which a worker runs: its log lines tell which attempt they are about.
+fn span_of(call: &Call) -> tracing::Span {
+    let (job, lane, kind) = (call.id.job.0, &*call.lane, &*call.kind);
+    tracing::info_span!("attempt", job, lane, kind, attempt = call.number)
+}
+
+/// Says that the outcome of an attempt is decided, be its future done or dropped.
+struct Deciding<'a>(&'a Attempt);
+
+impl Drop for Deciding<'_> {
+    fn drop(&mut self) {
+        self.0.over.store(true, Ordering::Release);
+    }
+}
+
 /// Runs the worker within its time; a panic is an outcome like any other (J5).
 async fn attend(
     worker: &dyn AnyWorker,
@@ -154,10 +173,11 @@ async fn attend(
     attempt: &Attempt,
     timeout: Span,
 ) -> AttemptResult {
+    let _deciding = Deciding(attempt);
     if !worker.sends_itself()
         && let Err(late) = call.sending()
     {
-        return *Failed::from(late).0;
+        return Failed::from(late).into_told(true);
     }
     let mut work = match catch_unwind(AssertUnwindSafe(|| worker.start(call))) {
         Ok(work) => work,
@@ -185,20 +205,23 @@ async fn run_out(work: &mut Running<'_>, attempt: &Attempt, timeout: Span) -> At
     });
     match tokio::time::timeout(timeout.into(), caught).await {
         Ok(Ok(Ok(outcome))) => outcome.0,
-        Ok(Ok(Err(failed))) => *failed.0,
+        Ok(Ok(Err(failed))) => {
+            let late = attempt.start().is_none() && attempt.late.load(Ordering::Relaxed);
+            failed.into_told(late)
+        }
         Ok(Err(panicked)) => panicked,
         Err(_) => {
             let answered = attempt.answered.load(Ordering::Relaxed);
             let lacking = if answered { "answered, but not settled" } else { "no answer" };
             let message = format!("{lacking} in {timeout}");
-            *Failed::of(Failure::transient("timeout").because(&message)).0
+            Failed::of(Failure::transient("timeout").because(&message)).into_told(false)
         }
     }
 }
 
 fn panicked(panic: &(dyn std::any::Any + Send)) -> AttemptResult {
     let failure = Failure::permanent("panic").because(&panic_text(panic));
-    AttemptResult { verdict: Verdict::Lost { failure }, announced: None }
+    Failed::lost(failure).into_told(false)
 }
 
 /// What a panic said.
@@ -219,6 +242,10 @@ pub(crate) struct Attempt {
     started_at: AtomicU64,
     /// Whether its service has answered in full.
     answered: AtomicBool,
+    /// Whether its worker was told that it is too late to send.
+    late: AtomicBool,
+    /// Whether its outcome is decided.
+    over: AtomicBool,
     told: Mutex<Option<AttemptResult>>,
     clock: Arc<Clock>,
     messages: Sender<Message>,
@@ -241,6 +268,7 @@ impl Attempt {
         }
         let now = self.clock.time();
         if now > self.send_by {
+            self.late.store(true, Ordering::Relaxed);
             return Err(Late);
         }
         self.started_at.store(now.0, Ordering::Release);
@@ -286,18 +314,21 @@ impl Attempt {
         }
     }
 
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
     fn start(&self) -> Option<Time> {
         let started_at = self.started_at.load(Ordering::Acquire);
         (started_at > 0).then_some(Time(started_at))
     }
 
     /// Asks the driver something on the worker's behalf.
-    pub(crate) async fn ask(
+    pub(crate) async fn ask<R>(
         &self,
-        input: impl FnOnce(oneshot::Sender<Reply>) -> Input<oneshot::Sender<Reply>>,
-    ) -> Result<Reply, Ended> {
-        let (asker, answer) = oneshot::channel();
-        self.send(Message::Ask(input(asker)));
+        (message, answer): (Message, oneshot::Receiver<R>),
+    ) -> Result<R, Ended> {
+        self.send(message);
         answer.await.map_err(|_| Ended::Stopped)
     }
 

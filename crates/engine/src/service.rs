@@ -52,7 +52,7 @@ enum Problem {
 }
 
 /// Work that comes again. What it does is up to the worker of the kind
-/// [`SERVICE_KIND`](crate::SERVICE_KIND), which is given its payload.
+/// [`SERVICE_KIND`](crate::services::SERVICE_KIND), which is given its payload.
 #[derive(Clone, Debug)]
 pub struct Service {
     terms: ServiceTerms,

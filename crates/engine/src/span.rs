@@ -16,6 +16,18 @@ impl IntoSpan for &str {
     }
 }
 
+impl IntoSpan for &String {
+    fn into_span(self) -> Result<Span, SpanError> {
+        self.parse()
+    }
+}
+
+impl IntoSpan for String {
+    fn into_span(self) -> Result<Span, SpanError> {
+        self.parse()
+    }
+}
+
 impl IntoSpan for Span {
     fn into_span(self) -> Result<Span, SpanError> {
         Ok(self)

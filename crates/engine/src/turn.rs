@@ -5,13 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use paceline_core::{
-    Admission, AttemptId, AttemptResult, Blob, CachedAnswer, Core, Event, Happened, JobId, Limits,
-    Lookup, Now, Numbered, Outcome, Plan, Report, Restore, RosterTerms, ServiceTerms, Setup, Span,
-    Stamp, Start, Submission, SubmitError, Time, Write,
+    Admission, AttemptId, AttemptResult, Blob, CachedAnswer, Cancelled, Core, Event, Happened,
+    JobId, Limits, Lookup, Now, Numbered, Outcome, Plan, Report, Restore, RosterTerms, RunError,
+    ServiceTerms, Setup, Span, Stamp, Start, Submission, SubmitError, Time, UnknownLane,
+    UnknownService, Write,
 };
 use paceline_store::{Store, StoreError};
+use tokio::sync::oneshot;
 
-use crate::answer::{Question, Reply};
+use crate::error::RetryError;
 use crate::once::Once;
 use crate::payloads::Payloads;
 
@@ -24,7 +26,7 @@ const FORGET_AGAIN: Span = Span::millis(1);
 /// longer than this anything is acknowledged that a deleted file took.
 const CHECK_EVERY: Span = Span::secs(1);
 
-/// Something that happened. `T` says whom to answer.
+/// Something that happened. `T` says whom to answer for submissions.
 #[derive(Debug)]
 pub enum Input<T> {
     /// Jobs to take in; each is answered for itself.
@@ -32,29 +34,77 @@ pub enum Input<T> {
     /// The same, and what became of them is remembered under a name.
     SubmitOnce(Vec<Submission>, Once, T),
     /// A finished job is to be tried again where it failed.
-    Retry(JobId, T),
-    /// A caller wants a job no more.
-    Cancel(JobId, T),
-    /// A lane is stopped, let go on, or forgiven.
-    Lane(Arc<str>, LaneAct, T),
+    Retry(JobId, Reply<Result<Admission, RetryError>>),
+    /// A caller withdraws from a job.
+    Cancel(JobId, Reply<Cancelled>),
+    /// A lane is paused, resumed, reset or given other limits.
+    Lane(Arc<str>, LaneAct, Reply<Result<(), UnknownLane>>),
     /// A service is run by hand, whatever its timing.
-    RunService(Arc<str>, T),
+    RunService(Arc<str>, Reply<Result<Admission, RunError>>),
     /// A service is marked as never run.
-    ResetService(Arc<str>, T),
+    ResetService(Arc<str>, Reply<Result<(), UnknownService>>),
     /// There are other services and rosters from now on.
-    SetServices(Vec<ServiceTerms>, Vec<RosterTerms>, T),
+    SetServices(Vec<ServiceTerms>, Vec<RosterTerms>, Reply<()>),
     /// Something is kept under a name, or no longer.
-    Keep(Arc<str>, Option<Blob>, T),
-    /// Something is asked.
-    Ask(Question, T),
+    Keep(Arc<str>, Option<Blob>, Reply<()>),
     /// An attempt was really sent at this moment.
     Started(AttemptId, Time),
-    /// The service has answered an attempt in full; what it came to is still to be told.
+    /// The upstream has answered an attempt in full; what it came to is still to be told.
     Answered(AttemptId),
     /// An attempt brought something; the number is for its retry's jitter.
     Told(AttemptId, AttemptResult, u64),
     /// An attempt has really ended.
     Ended(AttemptId),
+}
+
+/// What became of submitted jobs, one by one.
+pub type Admissions = Vec<Result<Admission, SubmitError>>;
+
+/// The caller of an input. It is answered once the turn is durable.
+#[derive(Debug)]
+pub struct Reply<R>(Option<oneshot::Sender<R>>);
+
+impl<R: Send + 'static> Reply<R> {
+    /// For inputs without a caller that waits.
+    pub fn none() -> Reply<R> {
+        Reply(None)
+    }
+
+    /// A caller, and where it gets its answer.
+    pub(crate) fn channel() -> (Reply<R>, oneshot::Receiver<R>) {
+        let (to, answer) = oneshot::channel();
+        (Reply(Some(to)), answer)
+    }
+
+    /// Answers at once: for answers that promise nothing.
+    pub(crate) fn give(self, answer: R) {
+        if let Some(to) = self.0 {
+            // A caller that went away needs no answer.
+            let _ = to.send(answer);
+        }
+    }
+
+    fn hold_back(self, answer: R, held: &mut Vec<Held>) {
+        if self.0.is_some() {
+            held.push(Held(Box::new(|| self.give(answer))));
+        }
+    }
+}
+
+/// An answer that is held back until its turn is durable.
+pub struct Held(Box<dyn FnOnce() + Send>);
+
+impl Held {
+    /// Gives the answer to its caller.
+    pub fn give(self) {
+        (self.0)();
+    }
+}
+
+impl std::fmt::Debug for Held {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Held")
+    }
 }
 
 /// What can be done to a lane by hand.
@@ -72,23 +122,6 @@ pub enum LaneAct {
     Set(Box<Limits>),
 }
 
-/// A job that cannot be tried again.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RetryError {
-    /// No such job.
-    #[error("no job {0}: it never was, or was forgotten after `keep_finished`")]
-    Unknown(JobId),
-    /// Still under way.
-    #[error("job {0} is not finished: it can only be retried afterwards")]
-    Unfinished(JobId),
-    /// Nothing failed.
-    #[error("job {0} has an answer from every lane: there is nothing to retry")]
-    Complete(JobId),
-    /// It could not be submitted.
-    #[error(transparent)]
-    Submit(#[from] SubmitError),
-}
-
 /// What to do once a turn is durable.
 #[derive(Debug)]
 pub struct Done<T> {
@@ -96,8 +129,10 @@ pub struct Done<T> {
     pub starts: Vec<(Start, Blob)>,
     /// Attempts that nobody wants any more.
     pub aborts: Vec<AttemptId>,
-    /// Answers to give.
-    pub replies: Vec<(T, Reply)>,
+    /// What became of submitted jobs, one answer per job.
+    pub admissions: Vec<(T, Admissions)>,
+    /// Answers to everything else.
+    pub replies: Vec<Held>,
     /// What to tell.
     pub events: Vec<Event>,
     /// What callers get whose deadline has passed while their job goes on for others (D1).
@@ -201,21 +236,16 @@ impl<S: Store> Machine<S> {
     ) -> Result<Done<T>, StoreError> {
         let now = reading.now;
         let mut plan = self.left_over.take().unwrap_or_default();
-        let mut replies = Vec::new();
-        let mut questions = Vec::new();
+        let (mut admissions, mut replies) = (Vec::new(), Vec::new());
         self.core.catch_up(now, &mut plan);
         for input in inputs {
-            match input {
-                Input::Ask(question, to) => questions.push((question, to)),
-                input => self.take(input, now, &mut plan, &mut replies)?,
+            if let Some(answer) = self.take(input, now, &mut plan, &mut replies)? {
+                admissions.push(answer);
             }
         }
         self.decide(now, &mut plan)?;
         let kept = self.number(&mut plan, now);
         self.commit(reading, &plan)?;
-        for (question, to) in questions {
-            replies.push((to, self.answer(question, now)?));
-        }
         let starts = self.with_payloads(plan.starts)?;
         for event in &plan.events {
             if let Event::Finished(report) = event {
@@ -225,7 +255,7 @@ impl<S: Store> Machine<S> {
         self.forget_events()?;
         let wake_at = self.core.wake_at(now);
         let Plan { aborts, events, partials, .. } = plan;
-        Ok(Done { starts, aborts, replies, events, partials, kept, wake_at })
+        Ok(Done { starts, aborts, admissions, replies, events, partials, kept, wake_at })
     }
 
     /// Starts nothing any more; what runs may still end (B3).
@@ -248,32 +278,28 @@ impl<S: Store> Machine<S> {
         self.store
     }
 
+    /// Tells the rules what happened. Returns the answer if jobs were submitted; all others are
+    /// held back in `replies`.
     fn take<T>(
         &mut self,
         input: Input<T>,
         now: Now,
         plan: &mut Plan,
-        replies: &mut Vec<(T, Reply)>,
-    ) -> Result<(), StoreError> {
+        replies: &mut Vec<Held>,
+    ) -> Result<Option<(T, Admissions)>, StoreError> {
         match input {
             Input::Submit(jobs, to) => {
                 let admissions = jobs.into_iter().map(|job| self.submit(job, now, plan));
-                let admissions = admissions.collect();
-                replies.push((to, Reply::Submitted(admissions)));
+                return Ok(Some((to, admissions.collect())));
             }
             Input::SubmitOnce(jobs, once, to) => {
                 let admissions = jobs.into_iter().map(|job| self.submit(job, now, plan));
                 let admissions: Vec<_> = admissions.collect();
                 plan.writes.extend(once.write(&admissions, now.time));
-                replies.push((to, Reply::Submitted(admissions)));
+                return Ok(Some((to, admissions)));
             }
-            Input::Retry(job, to) => {
-                let retried = self.retry(job, now, plan)?;
-                replies.push((to, Reply::Retried(retried)));
-            }
-            Input::Cancel(job, to) => {
-                replies.push((to, Reply::Cancelled(self.core.cancel(job, now, plan))));
-            }
+            Input::Retry(job, to) => to.hold_back(self.retry(job, now, plan)?, replies),
+            Input::Cancel(job, to) => to.hold_back(self.cancel(job, now, plan)?, replies),
             Input::Lane(lane, act, to) => {
                 let done = match act {
                     LaneAct::Pause => self.core.pause(&lane, now, plan),
@@ -282,29 +308,28 @@ impl<S: Store> Machine<S> {
                     LaneAct::Change(limits) => self.core.change_limits(&lane, *limits, now, plan),
                     LaneAct::Set(limits) => self.core.set_lane(&lane, *limits, now, plan),
                 };
-                replies.push((to, Reply::Lane(done)));
+                to.hold_back(done, replies);
             }
             Input::RunService(name, to) => {
-                replies.push((to, Reply::Run(self.core.run_service(&name, now, plan))));
+                to.hold_back(self.core.run_service(&name, now, plan), replies);
             }
             Input::ResetService(name, to) => {
-                replies.push((to, Reply::Reset(self.core.reset_service(&name, plan))));
+                to.hold_back(self.core.reset_service(&name, plan), replies);
             }
             Input::SetServices(services, rosters, to) => {
                 self.core.configure_services(&services, &rosters);
-                replies.push((to, Reply::Kept));
+                to.hold_back((), replies);
             }
             Input::Keep(name, note, to) => {
                 plan.writes.push(Write::Note(name, note));
-                replies.push((to, Reply::Kept));
+                to.hold_back((), replies);
             }
             Input::Started(attempt, at) => self.core.started(attempt, at),
             Input::Answered(attempt) => self.core.answered(attempt, now),
             Input::Told(attempt, told, roll) => self.core.report(attempt, told, now, roll, plan),
             Input::Ended(attempt) => self.core.ended(attempt, now, plan),
-            Input::Ask(..) => unreachable!("questions are answered after the commit"),
         }
-        Ok(())
+        Ok(None)
     }
 
     fn submit(
@@ -321,6 +346,15 @@ impl<S: Store> Machine<S> {
             _ => {}
         }
         Ok(admission)
+    }
+
+    /// The rules only know unfinished jobs; of the others the store knows which ever existed.
+    fn cancel(&mut self, id: JobId, now: Now, plan: &mut Plan) -> Result<Cancelled, StoreError> {
+        let cancelled = self.core.cancel(id, now, plan);
+        if cancelled == Cancelled::Unknown && self.store.job(id)?.is_some() {
+            return Ok(Cancelled::Finished);
+        }
+        Ok(cancelled)
     }
 
     /// A new job of the same kind and payload, for the lanes that gave no answer.

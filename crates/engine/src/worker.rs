@@ -5,19 +5,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use paceline_core::{
-    About, Announced, AttemptId, AttemptResult, Blob, CallId, Failure, OnCrash, Span, Time, Verdict,
-};
-use serde::Serialize;
+use paceline_core::{AttemptId, Blob, CallId, Failure, OnCrash, Time};
 use serde::de::DeserializeOwned;
 
-use crate::answer::{Question, Reply};
-use crate::driver::Ended;
+use crate::driver::{Ended, Message};
+use crate::outcome::{Failed, Late, Work};
 use crate::run::Attempt;
 use crate::turn::Input;
-
-/// What a worker returns: an outcome, or a failure that `?` made of an error.
-pub type Work = Result<Outcome, Failed>;
 
 /// Code that makes one attempt. Closures from [`Call`] to [`Work`] are workers.
 pub trait Worker: Send + Sync + 'static {
@@ -184,19 +178,24 @@ impl Call {
         self.attempt.answered();
     }
 
+    /// Returns `true` once the outcome of this attempt is decided, so that nothing more counts: it
+    /// was cancelled, ran out of time, or the engine stopped. Work that outlives the worker's future
+    /// looks at it to end early.
+    pub fn is_over(&self) -> bool {
+        self.attempt.is_over()
+    }
+
     /// What was kept under this name, be it before a restart.
     pub async fn note(&self, name: &str) -> Result<Option<Blob>, Ended> {
-        match self.attempt.ask(|to| Input::Ask(Question::Note(name.into()), to)).await? {
-            Reply::Note(note) => Ok(note),
-            other => unreachable!("a note is answered by {other:?}"),
-        }
+        let name = name.to_string();
+        self.attempt.ask(Message::look(move |view| view.note(&name))).await
     }
 
     /// Keeps something under a name, or nothing any more; durable when it returns. One name is one
     /// note for the whole engine.
     pub async fn keep(&self, name: &str, note: Option<&[u8]>) -> Result<(), Ended> {
         let (name, note) = (name.into(), note.map(Into::into));
-        self.attempt.ask(|to| Input::Keep(name, note, to)).await.map(drop)
+        self.attempt.ask(Message::input(|to| Input::Keep(name, note, to))).await
     }
 
     /// Keeps the lane's slot until the guard is dropped, for work that outlives the worker's
@@ -210,131 +209,4 @@ impl Call {
 #[derive(Debug)]
 pub struct Hold {
     _attempt: Arc<Attempt>,
-}
-
-/// Nothing was sent: the reservation ran out before, or the worker thought better of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Late;
-
-/// What an attempt came to.
-#[derive(Clone, Debug)]
-pub struct Outcome(pub(crate) AttemptResult);
-
-impl Outcome {
-    fn of(verdict: Verdict) -> Outcome {
-        Outcome(AttemptResult { verdict, announced: None })
-    }
-
-    fn found(value: &(impl Serialize + ?Sized), conclusive: bool) -> Work {
-        let value = serde_json::to_vec(value);
-        let value = value
-            .map_err(|error| Failed::of(Failure::permanent("value").because(&error.to_string())))?;
-        Ok(Outcome::of(Verdict::Done { conclusive, value: value.into() }))
-    }
-
-    /// An answer that settles the question (J2).
-    pub fn done(value: impl Serialize) -> Work {
-        Outcome::found(&value, true)
-    }
-
-    /// An answer that leaves the question open.
-    pub fn inconclusive(value: impl Serialize) -> Work {
-        Outcome::found(&value, false)
-    }
-
-    /// The service answered that there is nothing.
-    pub fn empty() -> Work {
-        Ok(Outcome::of(Verdict::Empty))
-    }
-
-    /// Too fast for the service; with the time it wants to be left alone, if it said so (L6, L7).
-    pub fn throttled(retry_after: Option<Duration>) -> Work {
-        let retry_after = retry_after.map(Span::from);
-        Ok(Outcome::of(Verdict::Throttled { retry_after, again: true }))
-    }
-
-    /// The same for a call that cannot be made again: it has failed, and its lane slows down.
-    pub fn refused(retry_after: Option<Duration>) -> Work {
-        let retry_after = retry_after.map(Span::from);
-        Ok(Outcome::of(Verdict::Throttled { retry_after, again: false }))
-    }
-
-    /// In vain.
-    pub fn failed(failure: Failure) -> Work {
-        Err(Failed::of(failure))
-    }
-
-    /// To be asked on another lane, with another payload if one is given (J7).
-    pub fn moved(lane: &str, payload: Option<&serde_json::value::RawValue>) -> Work {
-        let payload = payload.map(|payload| payload.get().as_bytes().into());
-        Ok(Outcome::of(Verdict::Moved { lane: lane.into(), payload }))
-    }
-
-    /// The same, with what the service said about its limits (L8).
-    #[must_use]
-    pub fn announcing(mut self, announced: Announced) -> Outcome {
-        self.0.announced = Some(announced);
-        self
-    }
-}
-
-/// Why a worker gave up; any error becomes one with `?`.
-#[derive(Clone, Debug)]
-pub struct Failed(pub(crate) Box<AttemptResult>);
-
-impl Failed {
-    /// A failure as it stands.
-    pub fn of(failure: Failure) -> Failed {
-        let verdict = Verdict::Failed { failure, retry_after: None, about: About::Lane };
-        Failed(Box::new(AttemptResult { verdict, announced: None }))
-    }
-
-    /// A failure that says something about this call and nothing about its upstream: a short body
-    /// after a complete head, a checksum, a range that does not fit. It is retried as any other;
-    /// for its lane the upstream has answered.
-    pub fn of_this_call(failure: Failure) -> Failed {
-        let verdict = Verdict::Failed { failure, retry_after: None, about: About::Call };
-        Failed(Box::new(AttemptResult { verdict, announced: None }))
-    }
-
-    /// The upstream says that it did not process the request (HTTP/2: GOAWAY with a lower stream id,
-    /// `REFUSED_STREAM`). The call keeps its place and its attempts and is sent again as soon as the
-    /// limits allow, at most 20 times; then it is a failure that may be retried.
-    pub fn not_processed() -> Failed {
-        Failed(Box::new(AttemptResult { verdict: Verdict::NotProcessed, announced: None }))
-    }
-
-    /// A failure that is not the service's, or nobody knows: its lane takes no note of it.
-    pub fn lost(failure: Failure) -> Failed {
-        Failed(Box::new(AttemptResult { verdict: Verdict::Lost { failure }, announced: None }))
-    }
-
-    /// The service wants to be left alone for so long: closes the lane (L6).
-    #[must_use]
-    pub fn retry_after(mut self, span: Duration) -> Failed {
-        if let Verdict::Failed { retry_after, .. } = &mut self.0.verdict {
-            *retry_after = Some(span.into());
-        }
-        self
-    }
-
-    /// The same, with what the service said about its limits (L8).
-    #[must_use]
-    pub fn announcing(mut self, announced: Announced) -> Failed {
-        self.0.announced = Some(announced);
-        self
-    }
-}
-
-impl From<Late> for Failed {
-    fn from(_: Late) -> Failed {
-        Failed(Box::new(AttemptResult { verdict: Verdict::Unused, announced: None }))
-    }
-}
-
-/// An error nobody classified may be cured by trying again.
-impl<E: std::error::Error> From<E> for Failed {
-    fn from(error: E) -> Failed {
-        Failed::of(Failure::transient("error").because(&error.to_string()))
-    }
 }

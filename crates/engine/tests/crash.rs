@@ -10,9 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use paceline::lanes::Limits;
+use paceline::report::JobState;
 use paceline::{
-    Builder, Call, Event, Failed, Failure, Group, Job, JobState, Lane, Limits, Outcome, Paceline,
-    Span, Time, Work, Worker,
+    Builder, Call, Event, Failed, Failure, Group, Job, Lane, Outcome, Paceline, Span, Time, Work,
+    Worker,
 };
 use paceline_mock::{Arrival, Behaviour, Limit, LogEntry, Mock, Ratio, violations};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

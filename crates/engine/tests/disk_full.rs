@@ -7,9 +7,8 @@ mod small_disk;
 
 use std::time::Duration;
 
-use paceline::{
-    Call, Ended, Job, JobId, JobState, Lane, NotSubmitted, Outcome, Paceline, StoreError, Work,
-};
+use paceline::report::JobState;
+use paceline::{Call, Ended, Job, JobId, Lane, NotSubmitted, Outcome, Paceline, StoreError, Work};
 use small_disk::Disk;
 
 async fn never(_: Call) -> Work {

@@ -1,6 +1,7 @@
 //! Jobs as callers ask for them.
 
-use paceline::{Job, OnDuplicate, Priority};
+use paceline::jobs::OnDuplicate;
+use paceline::{Job, Priority};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use paceline::Summary;
+use paceline::jobs::Summary;
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -9,7 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use paceline::{CallOutcome, Happened, LaneStatus, Numbered, Paceline};
+use paceline::Paceline;
+use paceline::events::{Happened, Numbered};
+use paceline::lanes::LaneStatus;
+use paceline::report::CallOutcome;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;

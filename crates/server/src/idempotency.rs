@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use axum::http::StatusCode;
 use axum::http::header::HeaderMap;
 use data_encoding::HEXLOWER;
-use paceline::{NotSubmitted, Once, Span};
+use paceline::jobs::Once;
+use paceline::{NotSubmitted, Span};
 use sha2::{Digest as _, Sha256};
 
 use crate::access::Caller;

@@ -7,7 +7,9 @@ use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use paceline::{Cancelled, Cursor, Filter, JobId, JobState, JobView, Report, StoredJob};
+use paceline::jobs::{Cancelled, Cursor, Filter, JobView, StoredJob};
+use paceline::report::JobState;
+use paceline::{JobId, Report};
 use paceline_apps::call::HTTP_KIND;
 use paceline_apps::command::COMMAND_KIND;
 use serde::{Deserialize, Serialize};
@@ -247,8 +249,8 @@ pub(crate) async fn cancel(
     let cancelled = match shared.pace.cancel(JobId(id)).await? {
         Cancelled::Job => "job",
         Cancelled::Detached => "caller",
-        Cancelled::Unknown => {
-            job(&shared, id).await?;
+        Cancelled::Unknown => return Err(Problem::no_job(id)),
+        Cancelled::Finished => {
             let detail = format!("job {id} is finished: there is nothing to cancel");
             let problem = Problem::new(StatusCode::CONFLICT, "finished", detail);
             return Err(problem.about_job(JobId(id)));
@@ -280,7 +282,7 @@ pub(crate) async fn retry(
         let detail = format!("job {id} is of the kind `{kind}`, done once: ask for it anew");
         return Err(Problem::new(StatusCode::CONFLICT, "once", detail).about_job(JobId(id)));
     }
-    let admission = shared.pace.retry(JobId(id)).await?.map_err(|error| not_retried(&error))?;
+    let admission = shared.pace.retry(JobId(id)).await.map_err(|error| not_retried(&error))?;
     let admitted = Admitted::of(Ok(admission), shared.pace.now())?;
     Ok((StatusCode::ACCEPTED, Json(Admissions { jobs: vec![admitted] })).into_response())
 }

@@ -7,7 +7,8 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::Request;
-use paceline::{Lane, Limits, Portion, Priority, Rate, Span, UnknownLane, Window};
+use paceline::lanes::{ControlError, Limits, Portion, Rate, Window};
+use paceline::{Lane, Priority, Span};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -148,8 +149,8 @@ impl LaneForm {
             gap_share,
             every: above_zero("every", self.every)?,
             gap_from: match self.gap_from {
-                Some(GapForm::Finish) => paceline::GapFrom::Finish,
-                Some(GapForm::Start) | None => paceline::GapFrom::Start,
+                Some(GapForm::Finish) => paceline::lanes::GapFrom::Finish,
+                Some(GapForm::Start) | None => paceline::lanes::GapFrom::Start,
             },
             windows: limits.into_iter().map(LimitForm::window).collect::<Result<_, _>>()?,
             in_flight: count("in_flight", self.in_flight, normal.in_flight)?,
@@ -214,13 +215,16 @@ pub(crate) async fn change(
         return Err(Problem::unprocessable("the rules of a lane are an object"));
     }
     let limits = form.limits().map_err(|error| Problem::unprocessable(error).about(&name))?;
-    let changed = shared.pace.change(Lane::with_limits(&name, limits)).await?;
+    let changed = shared.pace.change(Lane::with_limits(&name, limits)).await;
     changed.map_err(|error| not_changed(&error, &name))?;
     one(&shared, &name).await
 }
 
-fn done(told: Result<(), UnknownLane>, name: &str) -> Answer<()> {
-    told.map_err(|_| Problem::no_lane(name))
+fn done(told: Result<(), ControlError>, name: &str) -> Answer<()> {
+    told.map_err(|error| match error {
+        ControlError::Unknown(_) => Problem::no_lane(name),
+        ControlError::Ended(ended) => ended.into(),
+    })
 }
 
 /// Stops a lane: what runs goes on, nothing new starts.
@@ -236,7 +240,7 @@ pub(crate) async fn pause(
     State(shared): State<Shared>,
     Path(name): Path<String>,
 ) -> Answer<Json<LaneShown>> {
-    done(shared.pace.pause(&name).await?, &name)?;
+    done(shared.pace.pause(&name).await, &name)?;
     one(&shared, &name).await
 }
 
@@ -253,7 +257,7 @@ pub(crate) async fn resume(
     State(shared): State<Shared>,
     Path(name): Path<String>,
 ) -> Answer<Json<LaneShown>> {
-    done(shared.pace.resume(&name).await?, &name)?;
+    done(shared.pace.resume(&name).await, &name)?;
     one(&shared, &name).await
 }
 
@@ -270,6 +274,6 @@ pub(crate) async fn reset(
     State(shared): State<Shared>,
     Path(name): Path<String>,
 ) -> Answer<Json<LaneShown>> {
-    done(shared.pace.reset(&name).await?, &name)?;
+    done(shared.pace.reset(&name).await, &name)?;
     one(&shared, &name).await
 }

@@ -7,7 +7,9 @@ use std::time::Duration;
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use metrics_util::MetricKindMask;
-use paceline::{Ended, Happened, LaneStatus, Paceline};
+use paceline::events::Happened;
+use paceline::lanes::LaneStatus;
+use paceline::{Ended, Paceline};
 
 use crate::server::word;
 
@@ -204,7 +206,7 @@ impl Meters {
         let mut figures: BTreeMap<(&'static str, Label), f64> = BTreeMap::new();
         for lane in lanes {
             // What keeps the lane closed keeps its calls waiting; on an open one they lack workers.
-            let reason = lane.why_closed.map_or("workers", paceline::Reason::name);
+            let reason = lane.why_closed.map_or("workers", paceline::lanes::Reason::name);
             *reasons.entry(reason).or_default() += lane.waiting;
             let label = self.lane(&lane.name);
             let opens = pace.until(lane.open_at).as_secs_f64();

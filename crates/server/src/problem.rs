@@ -6,7 +6,9 @@ use std::time::{Duration, SystemTime};
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use axum::response::{IntoResponse, Response};
-use paceline::{ChangeError, Ended, JobId, NotSubmitted, RetryError, Span, SubmitError};
+use paceline::jobs::{FollowError, RetryError, SubmitError};
+use paceline::lanes::ChangeError;
+use paceline::{Ended, JobId, NotSubmitted, Span};
 use serde::{Deserialize, Serialize};
 use utoipa::{PartialSchema, ToSchema};
 
@@ -96,7 +98,8 @@ impl Problem {
     }
 
     pub(crate) fn no_job(job: u64) -> Problem {
-        let detail = format!("no job {job}: it never was, or was forgotten after `keep_finished`");
+        let detail =
+            format!("no job {job}: it never existed, or was forgotten after `keep_finished`");
         Problem::new(StatusCode::NOT_FOUND, "unknown_job", detail).about_job(JobId(job))
     }
 
@@ -194,6 +197,15 @@ impl From<Ended> for Problem {
     }
 }
 
+impl From<FollowError> for Problem {
+    fn from(error: FollowError) -> Problem {
+        match error {
+            FollowError::Span(error) => Problem::unprocessable(error.to_string()),
+            FollowError::Ended(ended) => ended.into(),
+        }
+    }
+}
+
 /// Why a job is not under way.
 pub(crate) fn not_submitted(error: &NotSubmitted, now: SystemTime) -> Problem {
     let detail = error.to_string();
@@ -256,6 +268,7 @@ pub(crate) fn not_retried(error: &RetryError) -> Problem {
             Problem::new(StatusCode::CONFLICT, "complete", detail).about_job(*job)
         }
         RetryError::Submit(error) => submit_error(error),
+        RetryError::Ended(ended) => ended.clone().into(),
     }
 }
 
@@ -265,5 +278,6 @@ pub(crate) fn not_changed(error: &ChangeError, lane: &str) -> Problem {
         ChangeError::Lane(_) | ChangeError::UnknownGroup { .. } => {
             Problem::unprocessable(error.to_string()).about(lane)
         }
+        ChangeError::Ended(ended) => ended.clone().into(),
     }
 }

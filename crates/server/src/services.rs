@@ -7,7 +7,9 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use paceline::{JobState, RosterStatus, ServiceStatus, Time};
+use paceline::Time;
+use paceline::report::JobState;
+use paceline::services::{ResetServiceError, RosterStatus, ServiceStatus};
 use paceline_apps::services::output_note;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -94,7 +96,7 @@ fn service(status: ServiceStatus, now: Time) -> ServiceShown {
 
 fn roster(status: RosterStatus) -> RosterShown {
     let record = status.record;
-    let run = |(service, result): (Arc<str>, paceline::ServiceResult)| RunShown {
+    let run = |(service, result): (Arc<str>, paceline::services::ServiceResult)| RunShown {
         service,
         result: result.state,
         why: result.why,
@@ -217,7 +219,10 @@ pub(crate) async fn reset(
     State(shared): State<Shared>,
     Path(name): Path<String>,
 ) -> Answer<Json<ServiceShown>> {
-    shared.pace.reset_service(&name).await?.map_err(|_| no_service(&name))?;
+    shared.pace.reset_service(&name).await.map_err(|error| match error {
+        ResetServiceError::Unknown(_) => no_service(&name),
+        ResetServiceError::Ended(ended) => ended.into(),
+    })?;
     Ok(Json(one(&shared, &name).await?))
 }
 

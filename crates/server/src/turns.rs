@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use paceline::{CallOutcome, Job, JobId, NotSubmitted, Paceline, Report, Skip, Span, SubmitError};
+use paceline::jobs::SubmitError;
+use paceline::report::{CallOutcome, Skip};
+use paceline::{Job, JobId, NotSubmitted, Paceline, Report, Span};
 
 use crate::problem::{Answer, Problem, not_submitted, shown};
 use crate::server::Shared;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
-use paceline::{
-    Admission, DueAt, JobState, JobView, LaneStatus, NotSubmitted, Paceline, Priority, Report,
-    Span, Time, Why,
-};
+use paceline::jobs::{DueAt, JobView};
+use paceline::lanes::{LaneStatus, Why};
+use paceline::report::JobState;
+use paceline::{Admission, NotSubmitted, Paceline, Priority, Report, Span, Time};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -283,7 +283,7 @@ impl LaneShown {
         LaneShown {
             name: lane.name.clone(),
             open_at: stamp(pace.wall(lane.open_at)),
-            why_closed: lane.why_closed.map(paceline::Reason::name),
+            why_closed: lane.why_closed.map(paceline::lanes::Reason::name),
             in_flight: lane.in_flight,
             waiting: lane.waiting,
             oldest_at: lane.oldest_at.map(|at| stamp(pace.wall(at))),

@@ -80,7 +80,6 @@ impl TurnInput {
             Input::Submit(jobs, _) => TurnInput::Submit(jobs.clone()),
             Input::SubmitOnce(..)
             | Input::Retry(..)
-            | Input::Ask(..)
             | Input::ResetService(..)
             | Input::SetServices(..)
             | Input::Keep(..) => return None,

@@ -7,10 +7,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use paceline::answer::Reply;
-use paceline::turn::{Done, Input, LaneAct, Machine, Reading};
+use paceline::turn::{Done, Input, LaneAct, Machine, Reading, Reply};
 use paceline_core::{
-    Admission, AttemptId, Event, JobId, Mutant, Report, Setup, Span, Submission, Time,
+    Admission, AttemptId, Event, JobId, Mutant, Report, Setup, Span, Submission, SubmitError, Time,
 };
 use paceline_store::Memory;
 
@@ -29,12 +28,8 @@ const KEEP_FINISHED: Span = Span::days(3_000);
 /// This many turns at one moment are an endless loop.
 const MOST_TURNS_AT_ONCE: u32 = 2_000;
 
-/// The receiver of a reply: the labels of a submission, or none.
-#[derive(Clone, Debug)]
-pub(crate) enum ReplyTo {
-    Submit(Vec<u64>),
-    Other,
-}
+/// Whom to answer: submissions by their labels.
+pub(crate) type Labels = Vec<u64>;
 
 /// The timing of the workers and the disk.
 #[derive(Clone, Debug, Default)]
@@ -70,14 +65,14 @@ pub struct World {
     pub(crate) by_label: BTreeMap<u64, JobId>,
     pub(crate) next_label: u64,
     pub(crate) wire: BTreeMap<AttemptId, Request>,
-    pub(crate) inbox: Vec<Input<ReplyTo>>,
+    pub(crate) inbox: Vec<Input<Labels>>,
 
     pub(crate) tap: TapHandle,
     disk: Disk,
     machine: Option<Machine<FaultyStore>>,
     agenda: Agenda,
-    /// A turn whose commit is in progress.
-    committing: Option<Done<ReplyTo>>,
+    /// A turn whose commit is still on its way.
+    committing: Option<Done<Labels>>,
     wake_at: Option<Time>,
     /// If set, the machine reboots at the next reservation that is not synced, and is down this
     /// long.
@@ -226,15 +221,15 @@ impl World {
         self.counts.act(&act);
         match act {
             Act::Submit(jobs) => self.take_in(jobs),
-            Act::RunService(name) => self.inbox.push(Input::RunService(name, ReplyTo::Other)),
-            Act::Cancel(job) => self.inbox.push(Input::Cancel(job, ReplyTo::Other)),
+            Act::RunService(name) => self.inbox.push(Input::RunService(name, Reply::none())),
+            Act::Cancel(job) => self.inbox.push(Input::Cancel(job, Reply::none())),
             Act::CancelSome => {
                 let roll = self.rng.next();
                 if let Some(job) = self.book.some_unfinished(roll) {
-                    self.inbox.push(Input::Cancel(job, ReplyTo::Other));
+                    self.inbox.push(Input::Cancel(job, Reply::none()));
                 }
             }
-            Act::Lane(lane, act) => self.inbox.push(Input::Lane(lane, act, ReplyTo::Other)),
+            Act::Lane(lane, act) => self.inbox.push(Input::Lane(lane, act, Reply::none())),
             Act::Stop(grace) => {
                 if let Some(machine) = &mut self.machine {
                     machine.halt();
@@ -278,7 +273,7 @@ impl World {
     fn take_in(&mut self, jobs: Vec<Submission>) {
         let labels = (self.next_label..).take(jobs.len()).collect();
         self.next_label += jobs.len() as u64;
-        self.inbox.push(Input::Submit(jobs, ReplyTo::Submit(labels)));
+        self.inbox.push(Input::Submit(jobs, labels));
     }
 
     /// The process dies. Requests on the wire stay seen by their upstreams, memory is lost.
@@ -329,10 +324,10 @@ impl World {
         self.setup.rosters.clear();
         self.book.no_more_rosters();
         let services = self.setup.services.clone();
-        self.inbox.push(Input::SetServices(services, Vec::new(), ReplyTo::Other));
+        self.inbox.push(Input::SetServices(services, Vec::new(), Reply::none()));
         for lane in self.book.lane_names() {
             for act in [LaneAct::Resume, LaneAct::Reset] {
-                self.inbox.push(Input::Lane(lane.clone(), act, ReplyTo::Other));
+                self.inbox.push(Input::Lane(lane.clone(), act, Reply::none()));
             }
         }
     }
@@ -425,8 +420,8 @@ impl World {
                 self.partials.push(partial.clone());
             }
         }
-        for (to, reply) in done.replies {
-            self.reply(&to, reply);
+        for (labels, admissions) in done.admissions {
+            self.admitted(&labels, admissions);
         }
         for attempt in done.aborts {
             self.abort(attempt);
@@ -437,8 +432,7 @@ impl World {
         }
     }
 
-    fn reply(&mut self, to: &ReplyTo, reply: Reply) {
-        let (ReplyTo::Submit(labels), Reply::Submitted(admissions)) = (to, reply) else { return };
+    fn admitted(&mut self, labels: &[u64], admissions: Vec<Result<Admission, SubmitError>>) {
         for (&label, admission) in labels.iter().zip(admissions) {
             let at = self.clock.truth;
             match admission {
@@ -479,12 +473,9 @@ impl World {
     }
 }
 
-/// The replies of a turn to its callers.
-fn answered(done: &Done<ReplyTo>) -> Answered {
-    let replies = done.replies.iter().filter_map(|(_, reply)| match reply {
-        Reply::Submitted(admissions) => Some(admissions.clone()),
-        _ => None,
-    });
+/// What a turn told its callers.
+fn answered(done: &Done<Labels>) -> Answered {
+    let answers = done.admissions.iter().map(|(_, admissions)| admissions.clone());
     let partials = done.partials.iter().map(|partial| partial.job).collect();
-    Answered { answers: replies.collect(), partials }
+    Answered { answers: answers.collect(), partials }
 }

@@ -2,7 +2,8 @@
 
 use std::io;
 
-use paceline::{Failed, Failure, Late, Outcome, Work};
+use paceline::workers::Late;
+use paceline::{Failed, Failure, Outcome, Work};
 use rustix::io::Errno;
 use url::Url;
 

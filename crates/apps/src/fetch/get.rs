@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use hyper::{Request, StatusCode};
-use paceline::{Announced, Call, Failed, Failure, JobId, Paceline, Work, Worker};
+use paceline::workers::Announced;
+use paceline::{Call, Failed, Failure, JobId, Paceline, Work, Worker};
 use tokio::sync::Notify;
 use url::Url;
 

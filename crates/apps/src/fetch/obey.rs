@@ -1,7 +1,7 @@
 //! An attempt looks at the server's rules, if they are asked.
 
 use hyper::StatusCode;
-use paceline::Announced;
+use paceline::workers::Announced;
 use url::Url;
 
 use super::came::{Came, permanent, transient};

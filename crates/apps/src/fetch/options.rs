@@ -4,7 +4,8 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use paceline::{GroupLimits, Limits, Span};
+use paceline::Span;
+use paceline::lanes::{GroupLimits, Limits};
 
 use super::request::{Coding, Manners};
 use crate::http::Patience;

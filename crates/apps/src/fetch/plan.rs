@@ -1,6 +1,8 @@
 //! From an item of the list to a job: its key, its name, and whether anything is to be done.
 
-use paceline::{CallOutcome, Job, JobView, Span};
+use paceline::jobs::JobView;
+use paceline::report::CallOutcome;
+use paceline::{Job, Span};
 use sha2::{Digest as _, Sha256};
 use url::Url;
 

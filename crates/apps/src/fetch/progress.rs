@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use paceline::AttemptId;
+use paceline::jobs::AttemptId;
 
 use super::task::{Saved, shown};
 

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use paceline::{Ended, Following, JobId, NotSubmitted, Paceline, Report, StartError, StoreError};
+use paceline::{
+    Ended, Following, JobId, NotSubmitted, Paceline, Report, StartError, StopError, StoreError,
+};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -60,6 +62,9 @@ pub enum FetchError {
     /// The engine ended.
     #[error(transparent)]
     Ended(#[from] Ended),
+    /// It did not stop as it was told.
+    #[error(transparent)]
+    Stop(#[from] StopError),
     /// The archive cannot be written.
     #[error("the archive cannot be written")]
     Archive(#[source] WarcError),

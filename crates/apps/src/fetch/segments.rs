@@ -11,7 +11,8 @@ use std::time::UNIX_EPOCH;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use hyper::StatusCode;
-use paceline::{Call, CallOutcome, Failed, Failure, Job, Outcome, Priority, Report, Work, Worker};
+use paceline::report::CallOutcome;
+use paceline::{Call, Failed, Failure, Job, Outcome, Priority, Report, Work, Worker};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use url::Url;
@@ -170,7 +171,7 @@ impl Attempt<'_> {
         let wanted: Vec<_> = split.pieces(first.total).collect();
         let keys: Vec<_> = wanted.iter().map(|(from, _)| first.key(*from, split)).collect();
         let finished = pace.finished(&keys).await.map_err(|_| Came::Late)?;
-        let done = |view: &Option<paceline::JobView>| {
+        let done = |view: &Option<paceline::jobs::JobView>| {
             view.as_ref().and_then(|view| view.stored.report.as_ref()).is_some_and(is_done)
         };
         let mut left = wanted.into_iter().zip(keys).zip(finished.iter().map(done));

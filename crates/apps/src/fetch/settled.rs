@@ -1,6 +1,7 @@
 //! What a finished job means to whoever wanted the file.
 
-use paceline::{CallOutcome, Failure, Report, Skip};
+use paceline::report::{CallOutcome, Skip};
+use paceline::{Failure, Report};
 
 use super::progress::Failed;
 use super::task::{Saved, Task};

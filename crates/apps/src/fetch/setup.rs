@@ -6,7 +6,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use paceline::{AcrossLanes, Builder, Group, Lane, Limits, Portion, Span};
+use paceline::lanes::{AcrossLanes, Limits, Portion};
+use paceline::{Builder, Group, Lane, Span};
 
 use super::directory::Directory;
 use super::get::{Get, LeftOver};

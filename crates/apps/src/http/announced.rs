@@ -4,7 +4,9 @@ use std::num::NonZeroU32;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hyper::HeaderMap;
-use paceline::{Announced, Rate, Span};
+use paceline::Span;
+use paceline::lanes::Rate;
+use paceline::workers::Announced;
 
 mod field;
 

@@ -1,7 +1,8 @@
 //! One attempt on the wire: connect, stamp the start, send. No other place sends a request for a call.
 
 use hyper::Request;
-use paceline::{Call, Failed, Late};
+use paceline::workers::Late;
+use paceline::{Call, Failed};
 use url::Url;
 
 use super::body::Upload;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use hyper::StatusCode;
-use paceline::{Announced, Failed, Failure, Outcome, Work};
+use paceline::workers::Announced;
+use paceline::{Failed, Failure, Outcome, Work};
 
 /// What an answer that brings nothing comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,7 +7,8 @@ use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
 
 use futures_util::FutureExt as _;
-use paceline::{Call, Failure, Hold};
+use paceline::workers::Hold;
+use paceline::{Call, Failure};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};

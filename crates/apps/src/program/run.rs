@@ -160,7 +160,8 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use paceline::{CallOutcome, Following, Job, Lane, Outcome, Paceline, Work};
+    use paceline::report::CallOutcome;
+    use paceline::{Following, Job, Lane, Outcome, Paceline, Work};
     use std::path::Path;
 
     /// Gives up before it makes anything end.

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use hyper::header::{CONTENT_LOCATION, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use hyper::{Request, StatusCode};
-use paceline::{Call, Failed, Failure, OnCrash, Outcome, Work, Worker};
+use paceline::workers::OnCrash;
+use paceline::{Call, Failed, Failure, Outcome, Work, Worker};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::sync::mpsc;
 use tokio::time::Instant;

@@ -50,7 +50,7 @@ fn engine(jobs: usize, path: &Path) -> anyhow::Result<(Lap, usize)> {
     runtime.block_on(async move {
         let mut builder = Paceline::open(path)
             .worker("trivial", |_: Call| async move { Outcome::done(true) })
-            .workers(pool(), pool())
+            .workers(POOL, POOL)
             .settings(|settings| {
                 settings.max_waiting = NonZeroU32::MAX;
                 settings.lane_waiting = NonZeroU32::MAX;
@@ -90,10 +90,6 @@ fn engine(jobs: usize, path: &Path) -> anyhow::Result<(Lap, usize)> {
         pace.stop(std::time::Duration::from_secs(5)).await?;
         Ok((lap, usize::try_from(commits)?))
     })
-}
-
-fn pool() -> NonZeroU32 {
-    NonZeroU32::new(POOL).expect("above zero")
 }
 
 /// The same writes to the same tables, straight into the store: each commit accepts and reserves

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use paceline::{Call, CallOutcome, Job, Lane, Outcome, Paceline, Rate, Span, Time, Work, Worker};
+use paceline::lanes::Rate;
+use paceline::report::CallOutcome;
+use paceline::{Call, Job, Lane, Outcome, Paceline, Span, Time, Work, Worker};
 use paceline_mock::{Behaviour, Mock};
 use tokio::task::JoinSet;
 
@@ -22,7 +24,7 @@ const ARRIVAL: Span = Span::millis(10);
 /// How long a service takes to answer.
 const LATENCY: Span = Span::millis(10);
 /// Workers, so that lanes wait for their limits and for nothing else.
-const WORKERS: NonZeroU32 = NonZeroU32::new(64).expect("above zero");
+const WORKERS: u32 = 64;
 
 /// What a service allows, and how much is wanted of it.
 struct Plan {

@@ -79,7 +79,7 @@ pub(crate) fn reopen(file: &Path) -> anyhow::Result<String> {
 async fn fill(file: &Path, jobs: usize) -> anyhow::Result<()> {
     let pace = engine(file).start()?;
     for lane in 0..LANES {
-        pace.pause(&name(lane)).await??;
+        pace.pause(&name(lane)).await?;
     }
     let payload = "x".repeat(PAYLOAD - 2);
     for first in (0..jobs).step_by(BATCH) {

@@ -1,7 +1,7 @@
 //! The sections of work that comes again: services and rosters (S1, S2).
 
 use jiff::tz::TimeZone;
-use paceline::{Roster, Service};
+use paceline::services::{Roster, Service};
 use paceline_apps::call::{Ask, AskError, Expect, Places, Sign};
 use paceline_apps::http::Origin;
 use paceline_apps::services::{Act, Payload, Task};
@@ -287,8 +287,8 @@ pub(super) fn read_rosters(config: &mut Config, root: &Section<'_>, notes: &mut 
         let check = above_zero(&section, "check", "it would look without end", notes);
         let services = read_list(at, &section, root, notes);
         let check = check.unwrap_or(Span::mins(1));
-        if check < paceline::SHORTEST_CHECK {
-            let (path, shortest) = (section.path_of("check"), paceline::SHORTEST_CHECK);
+        if check < paceline::services::SHORTEST_CHECK {
+            let (path, shortest) = (section.path_of("check"), paceline::services::SHORTEST_CHECK);
             notes.note(section.place("check"), format!("`{path}` is shorter than {shortest}"));
         }
         config.rosters.push(RosterConfig { name: name.to_string(), check, services });

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use paceline::{CallOutcome, JobState, Report, Skip};
+use paceline::Report;
+use paceline::report::{CallOutcome, JobState, Skip};
 
 use super::score::Score;
 use super::services::MANNERS;
@@ -129,7 +130,8 @@ impl Books {
 mod tests {
     use super::*;
     use crate::demo::wanted::wanted;
-    use paceline::{Answer, CallReport, JobId, Span, Time};
+    use paceline::report::{Answer, CallReport};
+    use paceline::{JobId, Span, Time};
 
     fn report(calls: &[(&str, CallOutcome)]) -> Report {
         let call = |(lane, outcome): &(&str, CallOutcome)| CallReport {

@@ -113,7 +113,7 @@ impl Side {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use paceline::Limits;
+    use paceline::lanes::Limits;
 
     fn limits(name: &str) -> Limits {
         let manners = MANNERS.into_iter().find(|manners| manners.name == name);

@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use paceline::{Ended, JobId, Paceline, Priority, Reason, Why};
+use paceline::lanes::{Reason, Why};
+use paceline::{Ended, JobId, Paceline, Priority};
 
 use super::wanted::Wanted;
 

@@ -71,7 +71,8 @@ pub(super) fn line(words: &impl Serialize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use paceline::{Answer, CallOutcome, CallReport, JobId, JobState, Span, Time};
+    use paceline::report::{Answer, CallOutcome, CallReport, JobState};
+    use paceline::{JobId, Span, Time};
 
     #[test]
     fn a_report_survives_the_way_to_the_parent() {

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use paceline::{
-    Builder, Call, Event, Following, JobId, JobState, LaneStatus, Outcome, Paceline, Work, Worker,
-};
+use paceline::lanes::LaneStatus;
+use paceline::report::JobState;
+use paceline::{Builder, Call, Event, Following, JobId, Outcome, Paceline, Work, Worker};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::mpsc;

@@ -11,7 +11,8 @@ use std::time::Duration;
 use indicatif::{
     BinaryBytes, HumanDuration, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle,
 };
-use paceline::{LaneStatus, Paceline};
+use paceline::Paceline;
+use paceline::lanes::LaneStatus;
 use paceline_apps::fetch::{Active, Progress, Run};
 use tokio::time::Instant;
 

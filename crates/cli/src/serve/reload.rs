@@ -1,6 +1,8 @@
 //! SIGHUP: the configuration is read again, and what can change under work that goes on does.
 
-use paceline::{ChangeError, Lane};
+use paceline::Lane;
+use paceline::lanes::ChangeError;
+use paceline::services::SetServicesError;
 use sd_notify::NotifyState;
 
 use super::Up;
@@ -44,7 +46,7 @@ impl Up {
         let (pace, config) = (&self.engine.pace, &mut self.config);
         for lane in &fresh.lanes {
             let name = &lane.name;
-            match pace.set_lane(Lane::with_limits(name, lane.limits.clone())).await? {
+            match pace.set_lane(Lane::with_limits(name, lane.limits.clone())).await {
                 Ok(()) => {}
                 Err(ChangeError::Unknown(_)) => {
                     tracing::warn!(
@@ -52,6 +54,7 @@ impl Up {
                         "known from before: it is taken up at the next start"
                     );
                 }
+                Err(ChangeError::Ended(ended)) => return Err(ended.into()),
                 Err(error) => {
                     let error = error.to_string();
                     tracing::warn!(lane = name, error, "its limits change at the next start");
@@ -75,9 +78,13 @@ impl Up {
         }
         let services = fresh.services.iter().map(crate::config::ServiceConfig::service).collect();
         let rosters = fresh.rosters.iter().map(crate::config::RosterConfig::roster).collect();
-        if let Err(error) = pace.set_services(services, rosters).await? {
-            let error = error.to_string();
-            tracing::error!(error, "services and rosters stay as they were");
+        match pace.set_services(services, rosters).await {
+            Ok(()) => {}
+            Err(SetServicesError::Ended(ended)) => return Err(ended.into()),
+            Err(error) => {
+                let error = error.to_string();
+                tracing::error!(error, "services and rosters stay as they were");
+            }
         }
         config.server.tokens.clone_from(&fresh.server.tokens);
         config.server.hosts.clone_from(&fresh.server.hosts);

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use hyper::Method;
-use paceline::{Event, Following, JobId, JobState, NotSubmitted, Paceline, Report, ServiceStatus};
+use paceline::report::JobState;
+use paceline::services::ServiceStatus;
+use paceline::{Event, Following, JobId, NotSubmitted, Paceline, Report};
 use serde_json::json;
 use tokio::signal::unix::SignalKind;
 use tokio::sync::broadcast::Receiver;

@@ -4,8 +4,7 @@ use paceline_core::{Admission, Submission, SubmitError};
 use tokio::sync::mpsc;
 
 use super::{MOST_SUBMITTING, Paceline, full};
-use crate::answer::{Question, Reply};
-use crate::driver::{Ended, Message};
+use crate::driver::{Ended, Message, Waiter};
 use crate::following::{Following, News, NotSubmitted};
 use crate::job::Job;
 use crate::once::{Once, Remembered};
@@ -69,26 +68,20 @@ impl Paceline {
         let mut ready = Vec::with_capacity(jobs.len());
         let jobs: Vec<Result<(), NotSubmitted>> =
             jobs.into_iter().map(|job| job.map(|job| ready.push(job))).collect();
-        let reply = self.ask(|to| match once {
-            Some(once) => Input::SubmitOnce(ready, once, to),
-            None => Input::Submit(ready, to),
+        let admissions = self.ask(|to| match once {
+            Some(once) => Input::SubmitOnce(ready, once, Waiter::Caller(to)),
+            None => Input::Submit(ready, Waiter::Caller(to)),
         });
-        let mut admissions = match reply.await? {
-            Reply::Submitted(admissions) => admissions.into_iter(),
-            other => unreachable!("jobs are answered by {other:?}"),
-        };
+        let mut admissions = admissions.await?.into_iter();
         let mut next = || admissions.next().expect("one for each").map_err(NotSubmitted::from);
         Ok(jobs.into_iter().map(|job| job.and_then(|()| next())).collect())
     }
 
     /// What became of jobs that were handed in under this name.
     pub async fn remembered(&self, name: &[u8]) -> Result<Option<Remembered>, Ended> {
-        match self.ask(|to| Input::Ask(Question::Remembered(name.into()), to)).await? {
-            Reply::Remembered(value) => {
-                Ok(value.and_then(|value| serde_json::from_slice(&value).ok()))
-            }
-            other => unreachable!("a memory is answered by {other:?}"),
-        }
+        let name = name.into();
+        let value = self.look(move |view| view.remembered(name)).await?;
+        Ok(value.and_then(|value| serde_json::from_slice(&value).ok()))
     }
 
     /// Asks the kind, without I/O, which calls do not apply (J6).

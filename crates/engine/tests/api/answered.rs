@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use paceline::{
-    Call, Cancelled, Failure, Job, JobState, Lane, Outcome, Paceline, Reason, Work, Worker,
-};
+use paceline::jobs::Cancelled;
+use paceline::lanes::Reason;
+use paceline::report::JobState;
+use paceline::{Call, Failure, Job, Lane, Outcome, Paceline, Work, Worker};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::desk::{ask, soon, start};
@@ -190,5 +191,5 @@ async fn a_timeout_after_the_answer_says_so() {
     soon(end.closed()).await;
     let report = soon(job.report()).await.expect("a report");
     let expected = Failure::transient("timeout").because("answered, but not settled in 20ms");
-    assert_eq!(report.calls[0].outcome, paceline::CallOutcome::Failed(expected));
+    assert_eq!(report.calls[0].outcome, paceline::report::CallOutcome::Failed(expected));
 }

@@ -106,11 +106,12 @@ async fn an_engine_that_cannot_work_does_not_start() {
         Paceline::in_memory().worker("a\tb", nothing),
         "the kind name `a\\tb` has control characters or white space at its ends",
     );
-    let one = NonZeroU32::MIN;
-    check(
-        new().workers(one.saturating_add(1), one),
-        "`workers.max = 1` is below `workers.base = 2`",
-    );
+    check(new().workers(2, 1), "`workers.max = 1` is below `workers.base = 2`");
+    check(new().workers(0, 1), "`workers.base` is zero: set it to at least 1");
+    check(new().workers(1, 0), "`workers.max` is zero: set it to at least 1");
+    let span = "`soon` is not a span of time: write it like `250ms`, `90s` or `1h30m`";
+    check(new().keep_finished("soon"), &format!("`keep_finished`: {span}"));
+    check(new().heartbeat("soon", || {}), &format!("`heartbeat`: {span}"));
     check(new().settings(|settings| settings.max_payload = 0), "`max_payload` must be above zero");
 }
 

@@ -1,6 +1,7 @@
 //! Events that are kept: numbered without gaps, told again to whoever missed them.
 
-use paceline::{Call, Happened, Job, Lane, Numbered, Outcome, Paceline};
+use paceline::events::{Happened, Numbered};
+use paceline::{Call, Job, Lane, Outcome, Paceline};
 
 fn engine(path: &std::path::Path, keep: u64) -> Paceline {
     let builder = Paceline::open(path).lane(Lane::new("a")).keep_events(keep);

@@ -1,9 +1,8 @@
 //! Jobs from submission to report: followed, listed, retried, told about.
 
-use paceline::{
-    Admission, Answer, Builder, CallOutcome, Event, Failed, Failure, Job, JobState, Lane, Outcome,
-    Paceline, RetryError,
-};
+use paceline::jobs::RetryError;
+use paceline::report::{Answer, CallOutcome, JobState};
+use paceline::{Admission, Builder, Event, Failed, Failure, Job, Lane, Outcome, Paceline};
 
 use crate::desk::{ask, desk, small, soon, start};
 
@@ -27,6 +26,39 @@ async fn a_job_is_followed_outcome_by_outcome_and_then_reports() {
     assert_eq!((report.state, report.answer), (JobState::Done, Answer::Conclusive));
     let lanes: Vec<&str> = report.calls.iter().map(|call| &*call.lane).collect();
     assert_eq!(lanes, ["a", "b"], "in the order of the job, not of the answers");
+}
+
+#[tokio::test]
+async fn a_followed_job_is_a_stream_of_outcomes() {
+    let (worker, mut desk) = desk();
+    let lanes = ["a", "b"].map(Lane::new);
+    let builder = lanes.into_iter().fold(Paceline::in_memory(), Builder::lane);
+    let pace = start(builder.worker("ask", worker));
+    let job = pace.submit(Job::new("ask", "x").on(["a", "b"])).await.expect("accepted");
+    assert_eq!(job.admission().to_string(), "accepted as job 1");
+    let outcomes = futures_util::StreamExt::map(job, |call| call.value::<String>());
+    let outcomes = futures_util::StreamExt::collect::<Vec<_>>(outcomes);
+    let (outcomes, ()) = tokio::join!(soon(outcomes), async {
+        desk.next().await.done();
+        desk.next().await.answer(Outcome::empty());
+    });
+    assert_eq!(outcomes.len(), 2);
+    assert_eq!(outcomes[0].as_ref().expect("a text"), "x!");
+    let none = outcomes[1].as_ref().expect_err("nothing was found").to_string();
+    assert!(none.starts_with("there is no value: ") && none.ends_with(": empty"), "{none}");
+}
+
+#[tokio::test]
+async fn a_span_that_is_none_is_an_error_and_changes_nothing() {
+    let (pace, mut desk) = small();
+    let job = pace.submit(ask("x")).await.expect("accepted");
+    let words = "`soon` is not a span of time: write it like `250ms`, `90s` or `1h30m`";
+    assert_eq!(soon(pace.stop("soon")).await.expect_err("no span").to_string(), words);
+    let followed = soon(pace.follow_within(job.id(), "soon")).await;
+    assert_eq!(followed.expect_err("no span").to_string(), words);
+    desk.next().await.done();
+    soon(job.report()).await.expect("it goes on");
+    soon(pace.stop("0s")).await.expect("stopped");
 }
 
 #[tokio::test]
@@ -115,8 +147,8 @@ async fn a_retry_asks_only_lanes_that_gave_no_answer() {
     let pace = start(builder.worker("ask", worker));
     let job = pace.submit(Job::new("ask", "x").on(["a", "b", "c"])).await.expect("accepted");
     let id = job.id();
-    let early = soon(pace.retry(id)).await.expect("running");
-    assert_eq!(early, Err(RetryError::Unfinished(id)));
+    let early = soon(pace.retry(id)).await;
+    assert!(matches!(early, Err(RetryError::Unfinished(job)) if job == id));
     for _ in 0..3 {
         let visit = desk.next().await;
         match &*visit.lane {
@@ -127,7 +159,7 @@ async fn a_retry_asks_only_lanes_that_gave_no_answer() {
     }
     soon(job.report()).await.expect("a report");
 
-    let retried = soon(pace.retry(id)).await.expect("running").expect("something to retry");
+    let retried = soon(pace.retry(id)).await.expect("something to retry");
     let next = retried.job().expect("accepted");
     let visit = desk.next().await;
     assert_eq!((visit.job, &*visit.lane, &*visit.payload), (next.0, "c", "\"x\""));
@@ -135,11 +167,11 @@ async fn a_retry_asks_only_lanes_that_gave_no_answer() {
     let job = soon(pace.follow(next)).await.expect("running").expect("it is known");
     assert_eq!(soon(job.report()).await.expect("a report").calls.len(), 1);
 
-    let again = soon(pace.retry(next)).await.expect("running").expect_err("nothing is left");
+    let again = soon(pace.retry(next)).await.expect_err("nothing is left");
     assert_eq!(again.to_string(), "job 2 has an answer from every lane: there is nothing to retry");
-    let unknown = soon(pace.retry(paceline::JobId(77))).await.expect("running");
+    let unknown = soon(pace.retry(paceline::JobId(77))).await;
     let unknown = unknown.expect_err("there is none").to_string();
-    assert_eq!(unknown, "no job 77: it never was, or was forgotten after `keep_finished`");
+    assert_eq!(unknown, "no job 77: it never existed, or was forgotten after `keep_finished`");
 }
 
 #[tokio::test]
@@ -152,8 +184,8 @@ async fn an_answer_from_where_a_call_moved_to_is_not_asked_for_again() {
     desk.next().await.answer(Outcome::moved("b", None));
     desk.next().await.done();
     soon(job.report()).await.expect("a report");
-    let retried = soon(pace.retry(id)).await.expect("running");
-    assert_eq!(retried, Err(RetryError::Complete(id)));
+    let retried = soon(pace.retry(id)).await;
+    assert!(matches!(retried, Err(RetryError::Complete(job)) if job == id));
 }
 
 #[tokio::test]
@@ -245,19 +277,19 @@ async fn jobs_are_found_by_key_and_listed_by_kind_lane_and_tenant() {
     desk.next().await.done();
     let first = soon(first.report()).await.expect("a report").job;
     let second = pace.submit(ask("y").key("k").tenant("t")).await.expect("accepted").id();
-    let ids = |jobs: Vec<paceline::JobView>| -> Vec<u64> {
+    let ids = |jobs: Vec<paceline::jobs::JobView>| -> Vec<u64> {
         jobs.iter().map(|job| job.stored.record.id.0).collect()
     };
     assert_eq!(ids(pace.keyed("k").await.expect("it runs")), [first.0, second.0]);
     assert_eq!(ids(pace.keyed("other").await.expect("it runs")), [0; 0]);
-    let of = |filter: paceline::Filter| async {
+    let of = |filter: paceline::jobs::Filter| async {
         ids(pace.list(None, 10, filter).await.expect("it runs").0)
     };
-    let all = paceline::Filter::default();
-    let tenant = paceline::Filter { tenant: Some("t".into()), ..all.clone() };
+    let all = paceline::jobs::Filter::default();
+    let tenant = paceline::jobs::Filter { tenant: Some("t".into()), ..all.clone() };
     assert_eq!(of(tenant).await, [second.0]);
-    let kind = paceline::Filter { kind: Some("other".into()), ..all.clone() };
+    let kind = paceline::jobs::Filter { kind: Some("other".into()), ..all.clone() };
     assert_eq!(of(kind).await, [0; 0]);
-    let lane = paceline::Filter { lane: Some("a".into()), ..all };
+    let lane = paceline::jobs::Filter { lane: Some("a".into()), ..all };
     assert_eq!(of(lane).await, [first.0, second.0]);
 }

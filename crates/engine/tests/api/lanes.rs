@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use paceline::{ChangeError, Event, Group, Job, JobState, Lane, Outcome, Paceline, Reason, Span};
+use paceline::lanes::{ChangeError, Reason};
+use paceline::report::JobState;
+use paceline::{Event, Group, Job, Lane, Outcome, Paceline, Span};
 
 use crate::desk::{ask, between, desk, moments, small, soon, start, when};
 
@@ -11,7 +13,7 @@ async fn a_paused_lane_starts_nothing_until_it_is_resumed() {
     let (pace, mut desk) = small();
     let running = pace.submit(ask("runs")).await.expect("accepted");
     let visit = desk.next().await;
-    soon(pace.pause("a")).await.expect("running").expect("a lane");
+    soon(pace.pause("a")).await.expect("a lane");
     let waiting = pace.submit(ask("waits").interactive()).await.expect("accepted");
     visit.done();
     soon(running.report()).await.expect("what runs goes on");
@@ -19,10 +21,10 @@ async fn a_paused_lane_starts_nothing_until_it_is_resumed() {
     assert_eq!((why[0].1.reason, why[0].1.until), (Reason::Paused, None));
     let lanes = soon(pace.lanes()).await.expect("running");
     assert!(lanes[0].paused && lanes[0].waiting == 1 && desk.is_quiet());
-    soon(pace.resume("a")).await.expect("running").expect("a lane");
+    soon(pace.resume("a")).await.expect("a lane");
     desk.next().await.done();
     soon(waiting.report()).await.expect("a report");
-    let unknown = soon(pace.pause("b")).await.expect("running").expect_err("there is none");
+    let unknown = soon(pace.pause("b")).await.expect_err("there is none");
     assert_eq!(unknown.to_string(), "no lane named `b`");
 }
 
@@ -36,7 +38,7 @@ async fn l6_a_reset_lifts_the_cooldown() {
     let other = pace.submit(ask("y")).await.expect("accepted");
     let lane = &soon(pace.lanes()).await.expect("running")[0];
     assert_eq!(lane.cooldown_until, Some(lane.open_at));
-    soon(pace.reset("a")).await.expect("running").expect("a lane");
+    soon(pace.reset("a")).await.expect("a lane");
     for _ in 0..2 {
         desk.next().await.done();
     }
@@ -57,14 +59,14 @@ async fn l11_limits_change_while_running() {
     let why = soon(pace.why(last)).await.expect("running");
     assert_eq!((why[0].1.reason, why[0].1.ahead), (Reason::Gap, 3));
     assert!(why[0].1.also.contains(&Reason::Busy) && why[0].1.also.contains(&Reason::Priority));
-    soon(pace.change(Lane::new("a").in_flight(9))).await.expect("running").expect("sound");
+    soon(pace.change(Lane::new("a").in_flight(9))).await.expect("sound");
     let rest = [desk.next().await, desk.next().await, desk.next().await, desk.next().await];
     rest.into_iter().chain([first]).for_each(crate::desk::Visit::done);
     for job in jobs {
         soon(job.expect("accepted").report()).await.expect("a report");
     }
     // And narrower again: a new window counts from its introduction on.
-    soon(pace.change(Lane::new("a").limit("1/h"))).await.expect("running").expect("sound");
+    soon(pace.change(Lane::new("a").limit("1/h"))).await.expect("sound");
     let jobs = pace.submit_all([ask("fits"), ask("does not")]).await;
     desk.next().await.done();
     let mut ids = jobs.into_iter().map(|job| job.expect("accepted"));
@@ -84,8 +86,7 @@ async fn limits_that_cannot_be_meant_are_not_changed() {
             "lane `a` is in the group `nobody`, which does not exist: add it, or leave it out",
         ),
     ] {
-        let error: ChangeError =
-            soon(pace.change(lane)).await.expect("running").expect_err(sentence);
+        let error: ChangeError = soon(pace.change(lane)).await.expect_err(sentence);
         assert_eq!(error.to_string(), sentence);
     }
 }

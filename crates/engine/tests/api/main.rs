@@ -2,8 +2,10 @@
 
 mod answered;
 mod bad_input;
+mod blocking;
 mod broken_store;
 mod desk;
+mod errors;
 mod events;
 mod jobs;
 mod lanes;

@@ -1,6 +1,5 @@
 //! Finished jobs are forgotten as fast as they finish, and the file does not grow.
 
-use std::num::NonZeroU32;
 use std::path::Path;
 use std::time::Duration;
 
@@ -16,11 +15,10 @@ const FORGOTTEN_WITHIN: Duration = Duration::from_millis(2_500);
 
 fn engine(path: &Path) -> Paceline {
     let worker = |_: Call| async { Outcome::empty() };
-    let many = NonZeroU32::new(256).expect("above zero");
     start(
         Paceline::open(path)
             .lane(Lane::new("a").in_flight(256))
-            .workers(many, many)
+            .workers(256, 256)
             .worker("ask", worker)
             .keep_finished(Duration::from_millis(50)),
     )

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use paceline::{
-    Admission, Call, Cancelled, Job, JobState, Lane, NotSubmitted, OnDuplicate, Once, Outcome,
-    Paceline, Span,
-};
+use paceline::jobs::{Cancelled, OnDuplicate, Once};
+use paceline::report::JobState;
+use paceline::{Admission, Call, Job, Lane, NotSubmitted, Outcome, Paceline, Span};
 
 use crate::desk::{ask, small, soon, start};
 
@@ -142,7 +141,9 @@ async fn w4_cancelling_drops_the_future_of_a_running_call() {
     );
     desk.next().await.done();
     soon(next.report()).await.expect("the slot is free again");
-    assert_eq!(soon(pace.cancel(report.job)).await.expect("running"), Cancelled::Unknown);
+    assert_eq!(soon(pace.cancel(report.job)).await.expect("running"), Cancelled::Finished);
+    let never = soon(pace.cancel(paceline::JobId(999))).await.expect("running");
+    assert_eq!(never, Cancelled::Unknown);
 }
 
 #[tokio::test]

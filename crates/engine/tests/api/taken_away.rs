@@ -5,7 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use paceline::{Call, Ended, JobId, Lane, NotSubmitted, Paceline, StartError, StoreError, Work};
+use paceline::{
+    Call, Ended, JobId, Lane, NotSubmitted, Paceline, StartError, StopError, StoreError, Work,
+};
 use tokio::time::Instant;
 
 use crate::desk::{ask, soon, start};
@@ -38,7 +40,7 @@ async fn submitted_until_refused(pace: &Paceline, path: &Path) -> Vec<JobId> {
     assert!(matches!(**cause, StoreError::Gone { .. }), "{cause}");
     assert!(error.to_string().contains(&path.display().to_string()), "{error}");
     let stop = soon(pace.stop(Duration::ZERO)).await.expect_err("it did not stop, it failed");
-    assert!(matches!(stop, Ended::Failed(_)));
+    assert!(matches!(stop, StopError::Ended(Ended::Failed(_))));
     accepted
 }
 

@@ -2,9 +2,9 @@
 
 use std::num::NonZeroU32;
 
-use paceline::{
-    Answer, CallOutcome, Job, JobState, Lane, NotSubmitted, Paceline, Reason, Skip, Span,
-};
+use paceline::lanes::Reason;
+use paceline::report::{Answer, CallOutcome, JobState, Skip};
+use paceline::{Job, Lane, NotSubmitted, Paceline, Span};
 
 use crate::desk::{ask, between, desk, moments, small, soon, start, when};
 
@@ -132,7 +132,7 @@ async fn l2_interactive_work_needs_a_tenth_of_the_gap_where_its_lane_says_so() {
     let slow = pace.submit(ask("background")).await.expect("accepted");
     let fast = pace.submit(ask("interactive").interactive()).await.expect("accepted");
     let (slow, fast) = (pace.why(slow.id()), pace.why(fast.id()));
-    let until = |why: Vec<(u16, paceline::Why)>| why[0].1.until.expect("a gap ends");
+    let until = |why: Vec<(u16, paceline::lanes::Why)>| why[0].1.until.expect("a gap ends");
     let (slow, fast) =
         (until(soon(slow).await.expect("running")), until(soon(fast).await.expect("running")));
     assert_eq!(slow.since(fast), Span::mins(108));

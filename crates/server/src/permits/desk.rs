@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use paceline::{Call, Failed, Failure, JobId, OnCrash, Work, Worker};
+use paceline::workers::OnCrash;
+use paceline::{Call, Failed, Failure, JobId, Work, Worker};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, oneshot};
 

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use paceline::{Builder, Lane, Paceline, SERVICE_KIND};
+use paceline::services::SERVICE_KIND;
+use paceline::{Builder, Lane, Paceline};
 use paceline_apps::call::{HttpWorker, Place, Places};
 use paceline_apps::command::{CommandTask, Commands};
 use paceline_apps::http::proxy::Proxies;
@@ -57,7 +58,7 @@ pub(crate) fn made(service: SocketAddr) -> Made {
             .lane(Lane::new("bare"))
             .settings(|settings| {
                 settings.pool.step = paceline::Span::ZERO;
-                settings.pool.lane_share = paceline::Portion::from_f64(1.0).expect("a part");
+                settings.pool.lane_share = paceline::lanes::Portion::from_f64(1.0).expect("a part");
             })
             .keep_events(100),
         places: BTreeMap::from([

@@ -139,7 +139,7 @@ async fn p5_as_many_permits_are_out_as_their_lane_allows_whatever_the_pool() {
     made.builder = made
         .builder
         .lane(paceline::Lane::new("wide").in_flight(40))
-        .settings(|settings| settings.pool.lane_share = paceline::Portion::thousandths(500));
+        .settings(|settings| settings.pool.lane_share = paceline::lanes::Portion::thousandths(500));
     let daemon = made.start().await;
     for _ in 0..40 {
         permit(&daemon, "wide", r#"{"max_wait": "0s"}"#).await;

@@ -8,7 +8,7 @@ fn every_so(span: &str) -> When {
 }
 
 fn cron(text: &str) -> When {
-    When::Cron(Cron::new(text, paceline::TimeZone::UTC).expect("a cron expression"))
+    When::Cron(Cron::new(text, paceline::services::TimeZone::UTC).expect("a cron expression"))
 }
 
 /// The moments at which services start, with their names.

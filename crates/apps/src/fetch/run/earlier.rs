@@ -1,7 +1,9 @@
 //! What earlier runs have left: files that are known, and work that was not finished.
 
 use futures_util::future::join_all;
-use paceline::{Ended, JobId, JobState, JobView};
+use paceline::jobs::JobView;
+use paceline::report::JobState;
+use paceline::{Ended, JobId};
 use url::Url;
 
 use super::{FetchError, Run};

@@ -1,0 +1,78 @@
+//! Workers that block their thread: a closure per attempt on tokio's pool for blocking work.
+
+use std::sync::Arc;
+
+use paceline_core::Failure;
+
+use crate::outcome::{Failed, Late, Work};
+use crate::worker::{Call, Worker};
+
+/// Makes a worker of a closure that blocks its thread: it reads files, computes, or calls a library
+/// that is not async. Each attempt runs on tokio's pool for blocking work
+/// ([`spawn_blocking`](tokio::task::spawn_blocking)).
+///
+/// A closure that runs cannot be stopped from outside. When its call is cancelled, or runs out of
+/// time, the job hears of it at once, while the slot of the lane stays taken until the closure has
+/// really returned: the lane's limit of calls in flight holds, and what the closure returns is
+/// dropped. A long one looks at [`Call::is_over`] now and then, and returns early. An attempt that
+/// is over before a thread was free for it is not run. A tokio runtime that is dropped waits for
+/// the closures that run.
+///
+/// The attempt is charged when the closure begins, not when it waits for a thread.
+///
+/// ```
+/// use paceline::{Call, Lane, Outcome, Paceline, blocking};
+///
+/// let builder = Paceline::in_memory().lane(Lane::new("disk").in_flight(4)).worker(
+///     "digest",
+///     blocking(|call: Call| {
+///         let bytes = std::fs::read(call.payload::<String>()?)?;
+///         Outcome::done(bytes.len())
+///     }),
+/// );
+/// # drop(builder);
+/// ```
+pub fn blocking<F>(work: F) -> Blocking<F>
+where
+    F: Fn(Call) -> Work + Send + Sync + 'static,
+{
+    Blocking(Arc::new(work))
+}
+
+/// A worker made by [`blocking`].
+#[derive(Clone, Debug)]
+pub struct Blocking<F>(Arc<F>);
+
+impl<F> Worker for Blocking<F>
+where
+    F: Fn(Call) -> Work + Send + Sync + 'static,
+{
+    async fn run(&self, call: Call) -> Work {
+        let (work, span) = (self.0.clone(), tracing::Span::current());
+        // The closure owns the call, and with it the slot, until it returns.
+        let ran = tokio::task::spawn_blocking(move || {
+            let _in_span = span.enter();
+            if call.is_over() {
+                return Err(Late.into());
+            }
+            let hold = call.hold();
+            call.sending()?;
+            let work = work(call);
+            drop(hold);
+            work
+        });
+        match ran.await {
+            Ok(work) => work,
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            // The runtime is on its way out.
+            Err(error) => {
+                Err(Failed::lost(Failure::transient("ended").because(&error.to_string())))
+            }
+        }
+    }
+
+    /// The closure may wait for a thread: the start is stamped when it begins.
+    fn sends_itself(&self) -> bool {
+        true
+    }
+}

@@ -20,12 +20,11 @@ mod task;
 mod answer;
 mod body;
 mod came;
-mod get;
-mod obey;
 mod rate;
 mod request;
-mod rules;
+mod robots;
 mod segments;
+mod worker;
 
 // Files.
 mod directory;

@@ -6,7 +6,7 @@ mod worker;
 
 use serde::{Deserialize, Serialize};
 
-use crate::call::Ask;
+use crate::request::Ask;
 
 pub use worker::{Act, ServiceWorker, Task, Tasks};
 

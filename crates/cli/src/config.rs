@@ -19,8 +19,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use paceline_apps::call::Place;
 use paceline_apps::program::Program;
+use paceline_apps::request::Endpoint;
 use paceline_apps::services::Act;
 use paceline_core::{GroupLimits, Limits, Settings, Span};
 use url::Url;
@@ -204,30 +204,30 @@ impl Config {
     }
 
     /// Where the services of lanes are, with their secrets.
-    pub fn places(&self) -> anyhow::Result<BTreeMap<String, Place>> {
+    pub fn endpoints(&self) -> anyhow::Result<BTreeMap<String, Endpoint>> {
         let directory = self.file.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
-        let mut places = self.addresses();
+        let mut endpoints = self.addresses();
         for lane in &self.lanes {
             let headers = lane.headers.iter().map(|header| header.resolve(directory));
             let headers = headers.collect::<anyhow::Result<_>>();
             let wrong = |error| Usage(format!("the lane `{}`: {error:#}", lane.name));
             let headers = headers.map_err(wrong)?;
-            places.entry(lane.name.clone()).or_default().headers = headers;
+            endpoints.entry(lane.name.clone()).or_default().headers = headers;
         }
-        Ok(places)
+        Ok(endpoints)
     }
 
     /// Where the services of lanes are; the address of a service that names no lane is its own.
-    pub(crate) fn addresses(&self) -> BTreeMap<String, Place> {
-        let place = |url: &str| Place { url: Url::parse(url).ok(), ..Place::default() };
-        let mut places = BTreeMap::new();
+    pub(crate) fn addresses(&self) -> BTreeMap<String, Endpoint> {
+        let place = |url: &str| Endpoint { url: Url::parse(url).ok(), ..Endpoint::default() };
+        let mut endpoints = BTreeMap::new();
         for lane in &self.lanes {
-            let here = Place {
+            let here = Endpoint {
                 private: lane.private,
                 timeout: lane.limits.timeout.map(Into::into),
                 ..lane.url.as_deref().map(place).unwrap_or_default()
             };
-            places.insert(lane.name.clone(), here);
+            endpoints.insert(lane.name.clone(), here);
         }
         for service in self.services.iter().filter(|service| service.lane.is_none()) {
             if let Act::Ask(ask) = &service.task.act
@@ -236,10 +236,10 @@ impl Config {
                 if let Some(url) = &mut here.url {
                     url.set_path("");
                 }
-                places.insert(paceline::services::own_lane(&service.name), here);
+                endpoints.insert(paceline::services::own_lane(&service.name), here);
             }
         }
-        places
+        endpoints
     }
 
     fn read(&mut self, root: &Section<'_>, notes: &mut Notes<'_>) {

@@ -7,10 +7,10 @@ use anyhow::Context as _;
 use futures_util::future::join_all;
 use paceline::services::SERVICE_KIND;
 use paceline::{Builder, Group, Lane, Paceline, StartError, StoreError};
-use paceline_apps::call::{HttpWorker, Places};
 use paceline_apps::command::Commands;
 use paceline_apps::http::proxy::Proxies;
 use paceline_apps::program::{GROUPS, Leftover, end_leftover};
+use paceline_apps::request::{Endpoints, HttpWorker};
 use paceline_apps::services::{ServiceWorker, Tasks};
 use paceline_server::Doors;
 use paceline_store::{Sqlite, Store as _};
@@ -38,7 +38,7 @@ pub(crate) enum For {
 /// What a configuration says beyond limits. A reload changes it under a running engine.
 #[derive(Clone, Default)]
 pub(crate) struct Known {
-    places: Places,
+    endpoints: Endpoints,
     tasks: Tasks,
     commands: Commands,
 }
@@ -49,7 +49,7 @@ impl Known {
     pub(crate) fn add(&self, config: &Config, what: For) -> anyhow::Result<()> {
         // Whoever only looks sends nothing, and may well have none of the secrets.
         let looks = what == For::Looking;
-        self.places.add(if looks { config.addresses() } else { config.places()? });
+        self.endpoints.add(if looks { config.addresses() } else { config.endpoints()? });
         let tasks = config.services.iter().map(|it| (it.name.clone(), it.task.clone()));
         self.tasks.renew(tasks.collect(), &config.hidden);
         let commands = config.commands.iter().map(|it| (it.name.clone(), it.task.clone()));
@@ -75,7 +75,7 @@ fn builder(config: &Config, what: For, known: &Known) -> anyhow::Result<(Builder
         builder = builder.group(Group::with_limits(name, limits.clone()));
     }
     let proxies = Proxies::from_env(|name| std::env::var(name).ok())?;
-    let http = Arc::new(HttpWorker::new(known.places.clone(), &proxies));
+    let http = Arc::new(HttpWorker::new(known.endpoints.clone(), &proxies));
     let doors = Doors::new(http.clone(), known.commands.clone());
     builder = doors.register(builder);
     builder = builder.worker(SERVICE_KIND, ServiceWorker::new(known.tasks.clone(), http));

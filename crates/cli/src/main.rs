@@ -132,7 +132,7 @@ fn check(file: Option<&Path>) -> anyhow::Result<Exit> {
     if !config.commands.is_empty() {
         counts.push(count(config.commands.len(), "command"));
     }
-    if let Err(error) = config.places() {
+    if let Err(error) = config.endpoints() {
         say(format_args!("warning: {error:#}: whatever makes calls will refuse to start"));
     }
     if config.server.tokens.is_empty() && !config.server.listen.ip().is_loopback() {

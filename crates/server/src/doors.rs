@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use paceline::Builder;
-use paceline_apps::call::{HTTP_KIND, HttpWorker};
 use paceline_apps::command::{COMMAND_KIND, CommandError, CommandWorker, Commands};
 use paceline_apps::relay::{RELAY_KIND, Relay, RelayWorker};
+use paceline_apps::request::{HTTP_KIND, HttpWorker};
 
 use crate::permits::{PERMIT_KIND, PermitWorker, Permits};
 use crate::problem::{Problem, shown};
@@ -22,7 +22,7 @@ pub struct Doors {
 }
 
 impl Doors {
-    /// Doors to the places that `http` knows, and to these commands.
+    /// Doors to the endpoints that `http` knows, and to these commands.
     pub fn new(http: Arc<HttpWorker>, commands: Commands) -> Doors {
         Doors { permits: Permits::default(), relay: Relay::new(http.clone()), http, commands }
     }
@@ -47,7 +47,7 @@ impl Doors {
         match kind {
             HTTP_KIND => {
                 for lane in lanes {
-                    let wrong = |error: paceline_apps::call::AskError| {
+                    let wrong = |error: paceline_apps::request::AskError| {
                         Problem::unprocessable(error.to_string()).about(lane)
                     };
                     self.http.check(payload, lane).map_err(wrong)?;

@@ -10,8 +10,8 @@ use axum::response::{IntoResponse, Response};
 use paceline::jobs::{Cancelled, Cursor, Filter, JobView, StoredJob};
 use paceline::report::JobState;
 use paceline::{JobId, Report};
-use paceline_apps::call::HTTP_KIND;
 use paceline_apps::command::COMMAND_KIND;
+use paceline_apps::request::HTTP_KIND;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 

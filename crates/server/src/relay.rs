@@ -13,9 +13,9 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use hyper::body::Body as _;
 use paceline::{Priority, Span};
-use paceline_apps::call::AskError;
 use paceline_apps::http::Upload;
 use paceline_apps::relay::{Answer as Answered, Broken, Visit};
+use paceline_apps::request::AskError;
 use percent_encoding::percent_decode_str;
 use tokio::time::Instant;
 

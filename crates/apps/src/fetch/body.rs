@@ -11,7 +11,6 @@ use super::answer::{content_range, version};
 use super::came::{Came, permanent, transient};
 use super::checksum::Algorithm;
 use super::directory::{Folder, split};
-use super::get::Attempt;
 use super::name;
 use super::part::{Note, Part, RESUMED_FROM, boot_id};
 use super::record::Recorded;
@@ -19,6 +18,7 @@ use super::request::Coding;
 use super::save::Wish;
 use super::task::{How, Named, Saved, Task, Version, shown};
 use super::warc;
+use super::worker::Attempt;
 use crate::http::decode::{DecodeError, Decoder};
 use crate::http::{Exchange, HttpError};
 

@@ -12,9 +12,9 @@ use jiff::Timestamp;
 use url::Url;
 
 use super::came::Came;
-use super::get::Attempt;
 use super::task::shown;
 use super::warc::{self, Truncated, WarcError, Writer};
+use super::worker::Attempt;
 use crate::http::Exchange;
 
 /// The largest body of an answer that is no file; the archive says where it was cut.

@@ -19,7 +19,6 @@ use tokio::time::Instant;
 
 use super::checksum::Checksum;
 use super::directory::{Directory, OWN_FOLDER};
-use super::get::{Get, Getter};
 use super::input::Mistake;
 use super::item::Item;
 use super::options::Options;
@@ -27,12 +26,13 @@ use super::plan::{KIND, Key, Known, Plan, Planner, Terms, job};
 use super::progress::{Event, Failed, Progress, Watch};
 use super::record::Archive;
 use super::save::Saver;
-use super::segments::{self, SegmentGetter};
+use super::segments::{self, SegmentWorker};
 use super::settled::{Settled, failed, settled};
 use super::setup::{STORE, engine, get, left_over, make_own, mark};
 use super::summary::{End, Summary};
 use super::task::{How, Saved, Task, shown};
 use super::warc::WarcError;
+use super::worker::{FetchWorker, Get};
 
 /// Unfinished jobs at most: so much of the list is in memory.
 pub(super) const MOST_OPEN: usize = 20_000;
@@ -127,8 +127,8 @@ impl Run {
         let builder = engine(&options, store);
         let get =
             get(options, directory.clone(), saver, progress.clone(), watch.clone(), left_over);
-        let builder = builder.worker(KIND, Getter(get.clone()));
-        let pace = builder.worker(segments::KIND, SegmentGetter(get.clone())).start();
+        let builder = builder.worker(KIND, FetchWorker(get.clone()));
+        let pace = builder.worker(segments::KIND, SegmentWorker(get.clone())).start();
         let pace = pace.map_err(|error| match error {
             StartError::Store(StoreError::InUse { pid, .. }) => {
                 FetchError::InUse(path.clone(), pid)

@@ -22,10 +22,10 @@ use super::body::{Receiving, Whole};
 use super::came::{Came, permanent, transient};
 use super::checksum::Checksum;
 use super::directory::{existing, split};
-use super::get::{Attempt, Get};
 use super::part::{Note, Part, Split, boot_id};
 use super::request::Span;
 use super::task::{Saved, Task, Version};
+use super::worker::{Attempt, Get};
 use crate::http::announced::retry_after;
 use crate::http::{Exchange, HttpError, Origin, announcing, is_redirect, refusal};
 
@@ -237,9 +237,9 @@ impl Piece {
 }
 
 /// The worker of pieces.
-pub(super) struct SegmentGetter(pub(super) Arc<Get>);
+pub(super) struct SegmentWorker(pub(super) Arc<Get>);
 
-impl Worker for SegmentGetter {
+impl Worker for SegmentWorker {
     async fn run(&self, call: Call) -> Work {
         let piece: Piece = call.payload()?;
         let Some(url) = piece.url() else {

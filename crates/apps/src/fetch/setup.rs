@@ -10,13 +10,13 @@ use paceline::lanes::{AcrossLanes, Limits, Portion};
 use paceline::{Builder, Group, Lane, Span};
 
 use super::directory::Directory;
-use super::get::{Get, LeftOver};
 use super::options::{Options, Robots};
 use super::progress::{Progress, Watch};
 use super::rate::ByteRate;
 use super::run::MOST_OPEN;
 use super::save::{MOST_WAITING, Saver};
 use super::segments::{self, MOST_SPLIT, Splitting};
+use super::worker::{Get, LeftOver};
 use crate::http::Client;
 
 /// Finished jobs are known for this long: as long as their files are there.

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
 use super::RELAY_KIND;
-use crate::call::{Ask, AskError, HttpWorker};
 use crate::http::Upload;
+use crate::request::{Ask, AskError, HttpWorker};
 
 /// A request on its way through.
 pub struct Visit {
@@ -88,7 +88,7 @@ impl Drop for Announced {
 }
 
 impl Relay {
-    /// A relay to the places that `http` knows.
+    /// A relay to the endpoints that `http` knows.
     pub fn new(http: Arc<HttpWorker>) -> Relay {
         use std::hash::{BuildHasher as _, Hasher as _, RandomState};
         let next = RandomState::new().build_hasher().finish() >> 16;
@@ -98,7 +98,7 @@ impl Relay {
     /// Whether this lane has a place to forward to, and the path stays below it.
     pub fn check(&self, lane: &str, path: &str) -> Result<(), AskError> {
         let ask = Ask { path: Some(path.to_string()), ..Ask::default() };
-        self.http.places().whom(lane, &ask).map(drop)
+        self.http.endpoints().destination(lane, &ask).map(drop)
     }
 
     /// The job of a visit, and where its answer will arrive.

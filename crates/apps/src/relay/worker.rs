@@ -12,9 +12,9 @@ use tokio::time::Instant;
 use url::Url;
 
 use super::visit::{Answer, Broken, Payload, Relay, Reply, Visit};
-use crate::call::{Ask, Whom};
 use crate::http::announced::{announced, retry_after};
 use crate::http::{Client, Exchange, HttpError, NotSent, Refusal, Upload, announcing, refusal};
+use crate::request::{Ask, Destination};
 
 /// Pieces of an answer on their way to a caller who reads slowly.
 const MOST_AHEAD: usize = 4;
@@ -82,13 +82,13 @@ fn gone(why: &str) -> Failed {
 impl RelayWorker {
     async fn forward(&self, call: &Call, number: u64, visit: Visit, mut reply: Reply) -> Work {
         let ask = Ask { path: Some(visit.path.clone()), ..Ask::default() };
-        let whom = match self.0.http.places().whom(call.lane(), &ask) {
-            Ok(whom) => whom,
+        let destination = match self.0.http.endpoints().destination(call.lane(), &ask) {
+            Ok(destination) => destination,
             Err(error) => return Err(Failed::of(error.into())),
         };
-        let client = self.0.http.client(whom.reach);
+        let client = self.0.http.client(destination.reach);
         let begun = tokio::select! {
-            begun = client.begin(call, &whom.url) => begun,
+            begun = client.begin(call, &destination.url) => begun,
             () = reply.closed() => return Err(gone("its caller has left")),
         };
         let attempt = match begun {
@@ -102,8 +102,9 @@ impl RelayWorker {
         };
         let began = Instant::now();
         let exchange = async {
-            let request = request(visit, &whom, client).ok_or_else(|| not_a_request(&whom))?;
-            let first_byte = whom.timeout.unwrap_or(FIRST_BYTE);
+            let request =
+                request(visit, &destination, client).ok_or_else(|| not_a_request(&destination))?;
+            let first_byte = destination.timeout.unwrap_or(FIRST_BYTE);
             let too_late = |_| Err(HttpError::Timeout("waiting for an answer", first_byte));
             tokio::time::timeout(first_byte, attempt.send(request)).await.unwrap_or_else(too_late)
         };
@@ -114,8 +115,8 @@ impl RelayWorker {
         match exchange {
             Ok(mut exchange) => {
                 let upstream = began.elapsed();
-                self.lead_back(&mut exchange.headers, call.lane(), &whom.url);
-                pass_back(call, client, &whom.url, exchange, reply, upstream).await
+                self.lead_back(&mut exchange.headers, call.lane(), &destination.url);
+                pass_back(call, client, &destination.url, exchange, reply, upstream).await
             }
             Err(error) => broken(reply, &error),
         }
@@ -136,7 +137,7 @@ impl RelayWorker {
         for name in [LOCATION, CONTENT_LOCATION] {
             let to = headers.get(&name).and_then(|to| to.to_str().ok());
             let Some(to) = to.and_then(|to| asked.join(to).ok()) else { continue };
-            let below = self.0.http.places().part_below(lane, &to);
+            let below = self.0.http.endpoints().part_below(lane, &to);
             let led = below.map_or_else(
                 || to.to_string(),
                 |rest| format!("/to/{}{rest}", utf8_percent_encode(lane, NON_ALPHANUMERIC)),
@@ -148,16 +149,16 @@ impl RelayWorker {
     }
 }
 
-fn not_a_request(whom: &Whom) -> HttpError {
-    HttpError::NotHttp(whom.url.path().to_string())
+fn not_a_request(destination: &Destination) -> HttpError {
+    HttpError::NotHttp(destination.url.path().to_string())
 }
 
-fn request(visit: Visit, whom: &Whom, client: &Client) -> Option<Request<Upload>> {
+fn request(visit: Visit, destination: &Destination, client: &Client) -> Option<Request<Upload>> {
     let Visit { method, mut headers, body, .. } = visit;
     strip(&mut headers);
     // It names the daemon.
     headers.remove(HOST);
-    whom.request(client, method, headers, body)
+    destination.request(client, method, headers, body)
 }
 
 /// Takes away what belongs to one connection, be it because `Connection` says so.

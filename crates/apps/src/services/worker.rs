@@ -9,8 +9,8 @@ use serde_json::json;
 use serde_json::value::to_raw_value;
 
 use super::{Payload, output_note};
-use crate::call::{Ask, HttpWorker};
 use crate::program::{BEYOND, Patience, Program, Run, group_note};
+use crate::request::{Ask, HttpWorker};
 
 /// What a service does.
 #[derive(Clone, Debug, PartialEq)]

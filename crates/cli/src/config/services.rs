@@ -2,8 +2,8 @@
 
 use jiff::tz::TimeZone;
 use paceline::services::{Roster, Service};
-use paceline_apps::call::{Ask, AskError, Expect, Places, Sign};
 use paceline_apps::http::Origin;
+use paceline_apps::request::{Ask, AskError, Endpoints, Expect, Sign};
 use paceline_apps::services::{Act, Payload, Task};
 use paceline_core::{Cron, MOST_SERVICES, Span, check_name};
 use url::Url;
@@ -81,8 +81,8 @@ impl RosterConfig {
 /// Reads `[services.NAME]`. Lanes have been read.
 pub(super) fn read_services(config: &mut Config, root: &Section<'_>, notes: &mut Notes<'_>) {
     let Some(services) = root.section("services", notes) else { return };
-    let places = Places::default();
-    places.add(config.addresses());
+    let endpoints = Endpoints::default();
+    endpoints.add(config.addresses());
     for (name, at, _) in services.entries() {
         if notes.full() {
             return;
@@ -100,7 +100,7 @@ pub(super) fn read_services(config: &mut Config, root: &Section<'_>, notes: &mut
         if let Some(section) = services.section(name, notes)
             && let Some(service) = read_service(name, at, &section, config, notes)
         {
-            check_ask(&service, &section, &places, notes);
+            check_ask(&service, &section, &endpoints, notes);
             config.services.push(service);
         }
     }
@@ -180,14 +180,14 @@ fn read_ask(key: &'static str, section: &Section<'_>, notes: &mut Notes<'_>) -> 
 fn check_ask(
     service: &ServiceConfig,
     section: &Section<'_>,
-    places: &Places,
+    endpoints: &Endpoints,
     notes: &mut Notes<'_>,
 ) {
     let (Some(lane), Act::Ask(ask)) = (&service.lane, &service.task.act) else { return };
-    if places.of(lane).is_none() {
+    if endpoints.of(lane).is_none() {
         return;
     }
-    let Err(error) = places.check(lane, ask) else { return };
+    let Err(error) = endpoints.check(lane, ask) else { return };
     let key = if section.value("get").is_some() { "get" } else { "post" };
     let (path, lane) = (section.path_of(key), shown(lane));
     let what = match error {

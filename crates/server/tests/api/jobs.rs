@@ -275,8 +275,8 @@ async fn w3_a_waiting_job_says_why() {
 async fn w1_a_job_that_would_not_wait_for_a_paused_lane_reports_the_pause() {
     let service = Service::kind().await;
     let mut made = made(service.address);
-    let place = made.places["shop"].clone();
-    made.places.insert("one".to_string(), place);
+    let endpoint = made.endpoints["shop"].clone();
+    made.endpoints.insert("one".to_string(), endpoint);
     made.builder = made.builder.lane(paceline::Lane::new("one"));
     let daemon = made.start().await;
     let job = |lane: &str| {

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use paceline::services::SERVICE_KIND;
 use paceline::{Builder, Lane, Paceline};
-use paceline_apps::call::{HttpWorker, Place, Places};
 use paceline_apps::command::{CommandTask, Commands};
 use paceline_apps::http::proxy::Proxies;
 use paceline_apps::program::Program;
+use paceline_apps::request::{Endpoint, Endpoints, HttpWorker};
 use paceline_apps::services::{ServiceWorker, Tasks};
 use paceline_server::{Bounds, Doors, Server, Terms};
 use serde_json::Value;
@@ -43,7 +43,7 @@ pub(crate) struct Daemon {
 /// What a daemon of a test is made of.
 pub(crate) struct Made {
     pub(crate) builder: Builder,
-    pub(crate) places: BTreeMap<String, Place>,
+    pub(crate) endpoints: BTreeMap<String, Endpoint>,
     pub(crate) terms: Terms,
     pub(crate) bounds: Bounds,
 }
@@ -51,7 +51,7 @@ pub(crate) struct Made {
 /// One lane `shop` to a service at this address.
 pub(crate) fn made(service: SocketAddr) -> Made {
     let url = Some(format!("http://{service}").parse().expect("an address"));
-    let place = Place { url, ..Place::default() };
+    let endpoint = Endpoint { url, ..Endpoint::default() };
     Made {
         builder: Paceline::in_memory()
             .lane(Lane::new("shop").in_flight(5))
@@ -61,9 +61,9 @@ pub(crate) fn made(service: SocketAddr) -> Made {
                 settings.pool.lane_share = paceline::lanes::Portion::from_f64(1.0).expect("a part");
             })
             .keep_events(100),
-        places: BTreeMap::from([
-            ("shop".to_string(), place),
-            ("bare".to_string(), Place::default()),
+        endpoints: BTreeMap::from([
+            ("shop".to_string(), endpoint),
+            ("bare".to_string(), Endpoint::default()),
         ]),
         terms: Terms::default(),
         bounds: Bounds::default(),
@@ -72,13 +72,13 @@ pub(crate) fn made(service: SocketAddr) -> Made {
 
 impl Made {
     pub(crate) async fn start(self) -> Daemon {
-        let (places, commands) = (Places::default(), Commands::default());
-        places.add(self.places);
+        let (endpoints, commands) = (Endpoints::default(), Commands::default());
+        endpoints.add(self.endpoints);
         let run = ["sh", "-c", "echo got $PACELINE_INPUT"].map(String::from).to_vec();
         let program = Program { run, directory: ".".into(), without: Vec::new() };
         let task = CommandTask { program, timeout: Duration::from_secs(10), empty: Vec::new() };
         commands.renew(BTreeMap::from([("echo".to_string(), task)]), &[]);
-        let http = Arc::new(HttpWorker::new(places, &Proxies::default()));
+        let http = Arc::new(HttpWorker::new(endpoints, &Proxies::default()));
         let doors = Doors::new(http.clone(), commands);
         let services = ServiceWorker::new(Tasks::default(), http);
         let builder = doors.register(self.builder).worker(SERVICE_KIND, services);

@@ -32,8 +32,8 @@ async fn a_request_goes_through_with_its_method_path_headers_and_body() {
 async fn l1_visits_keep_the_limits_of_their_lane() {
     let service = Service::kind().await;
     let mut made = made(service.address);
-    let place = made.places["shop"].clone();
-    made.places.insert("slow".to_string(), place);
+    let endpoint = made.endpoints["shop"].clone();
+    made.endpoints.insert("slow".to_string(), endpoint);
     made.builder = made.builder.lane(Lane::new("slow").in_flight(2));
     let daemon = made.start().await;
     let all = (0..20).map(|_| daemon.get("/to/slow/x"));
@@ -46,8 +46,8 @@ async fn l1_visits_keep_the_limits_of_their_lane() {
 async fn it_decides_on_arrival_whether_the_wait_fits_the_budget() {
     let service = Service::kind().await;
     let mut made = made(service.address);
-    let place = made.places["shop"].clone();
-    made.places.insert("slow".to_string(), place);
+    let endpoint = made.endpoints["shop"].clone();
+    made.endpoints.insert("slow".to_string(), endpoint);
     made.builder = made.builder.lane(Lane::new("slow").every("2s").in_flight(9));
     let daemon = made.start().await;
     assert_eq!(daemon.get("/to/slow/1").await.status, 200);
@@ -77,8 +77,8 @@ async fn w1_a_request_to_a_paused_lane_is_refused_at_once_and_names_the_remedy()
 async fn w1_a_request_whose_lane_is_paused_while_it_waits_hears_of_the_pause() {
     let service = Service::kind().await;
     let mut made = made(service.address);
-    let place = made.places["shop"].clone();
-    made.places.insert("one".to_string(), place);
+    let endpoint = made.endpoints["shop"].clone();
+    made.endpoints.insert("one".to_string(), endpoint);
     made.builder = made.builder.lane(Lane::new("one"));
     let daemon = made.start().await;
     assert_eq!(daemon.post("/api/v1/lanes/one/permits", "{}").await.status, 201);
@@ -130,7 +130,7 @@ async fn a_service_that_does_not_answer_is_502_or_504() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("bound");
     let mut made = made(address);
-    if let Some(place) = made.places.get_mut("shop") {
+    if let Some(place) = made.endpoints.get_mut("shop") {
         place.timeout = Some(Duration::from_millis(200));
     }
     let daemon = made.start().await;
@@ -204,8 +204,8 @@ async fn l5_a_client_that_leaves_ends_the_request_and_frees_the_slot() {
 async fn a_client_that_leaves_while_it_waits_is_noticed_whatever_it_had_sent() {
     let service = Service::kind().await;
     let mut made = made(service.address);
-    let place = made.places["shop"].clone();
-    made.places.insert("one".to_string(), place);
+    let endpoint = made.endpoints["shop"].clone();
+    made.endpoints.insert("one".to_string(), endpoint);
     made.builder = made.builder.lane(Lane::new("one"));
     let daemon = made.start().await;
     let held = daemon.post("/api/v1/lanes/one/permits", "{}").await.json()["permit"].clone();
@@ -238,7 +238,7 @@ async fn a_redirect_below_the_url_of_the_lane_leads_through_the_relay_again() {
         let head = format!("location: {location}\r\n");
         let service = Service::start(move |_| reply("302 Found", &head, "")).await;
         let mut made = made(service.address);
-        if let Some(place) = made.places.get_mut("shop") {
+        if let Some(place) = made.endpoints.get_mut("shop") {
             place.url = Some(format!("http://{}/api/", service.address).parse().expect("a url"));
         }
         let daemon = made.start().await;

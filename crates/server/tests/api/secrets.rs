@@ -38,7 +38,7 @@ async fn a_secret_of_a_lane_is_in_no_answer_event_metric_or_log() {
     })
     .await;
     let mut made = made(service.address);
-    if let Some(place) = made.places.get_mut("shop") {
+    if let Some(place) = made.endpoints.get_mut("shop") {
         let mut value: hyper::header::HeaderValue = SECRET.parse().expect("a value");
         value.set_sensitive(true);
         place.headers = vec![(hyper::header::AUTHORIZATION, value)];

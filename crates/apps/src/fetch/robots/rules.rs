@@ -10,7 +10,7 @@ use tokio::sync::futures::OwnedNotified;
 use tokio::time::Instant;
 use url::Url;
 
-use super::task::Detour;
+use crate::fetch::task::Detour;
 use crate::http::Origin;
 use crate::http::robots::Robots;
 
@@ -26,7 +26,7 @@ const PROMISED: Duration = Duration::from_millis(50);
 
 /// The rules of all servers that were asked.
 #[derive(Default)]
-pub(super) struct Rules {
+pub(in crate::fetch) struct Rules {
     known: Mutex<BTreeMap<Origin, Known>>,
     /// How many rules they have in all.
     count: AtomicUsize,
@@ -85,7 +85,7 @@ impl Rules {
     }
 
     /// Whether the rules of this server are known by now.
-    pub(super) fn knows(&self, url: &Url) -> bool {
+    pub(in crate::fetch) fn knows(&self, url: &Url) -> bool {
         let origin = Origin::of(url).expect("only http and https come here");
         matches!(self.lock().get(&origin), Some(Known::Rules(..)))
     }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use paceline::report::{Answer, CallOutcome, JobState};
 use paceline::{Job, Lane, Paceline, Report};
-use paceline_apps::call::{HTTP_KIND, HttpWorker, Place, Places};
 use paceline_apps::http::proxy::Proxies;
+use paceline_apps::request::{Endpoint, Endpoints, HTTP_KIND, HttpWorker};
 use serde_json::{Value, json};
 
 /// A request as the server saw it: its first line, its headers in small letters, its body.
@@ -70,14 +70,14 @@ fn reply(status: &str, headers: &str, body: &str) -> String {
 
 /// An engine whose lanes are at these addresses; one without an address is anywhere.
 fn engine(lanes: &[(&str, Option<&str>)]) -> Paceline {
-    let places = Places::default();
-    let place = |url: Option<&str>| Place {
+    let endpoints = Endpoints::default();
+    let place = |url: Option<&str>| Endpoint {
         url: url.map(|url| url.parse().expect("an address")),
         headers: vec![("x-key".parse().expect("a name"), "hunter2".parse().expect("a value"))],
-        ..Place::default()
+        ..Endpoint::default()
     };
-    places.add(lanes.iter().map(|(name, url)| ((*name).to_string(), place(*url))).collect());
-    let worker = HttpWorker::new(places, &Proxies::default());
+    endpoints.add(lanes.iter().map(|(name, url)| ((*name).to_string(), place(*url))).collect());
+    let worker = HttpWorker::new(endpoints, &Proxies::default());
     let mut builder = Paceline::in_memory().worker(HTTP_KIND, worker);
     for (name, _) in lanes {
         builder = builder.lane(Lane::new(name).timeout("5s"));

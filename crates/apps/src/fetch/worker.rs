@@ -22,7 +22,7 @@ use super::progress::{Event, Progress, Watch};
 use super::rate::ByteRate;
 use super::record::Sent;
 use super::request::{Coding, Manners, Span, head};
-use super::rules::Rules;
+use super::robots::Rules;
 use super::save::Saver;
 use super::segments::{self, Splitting};
 use super::task::{How, Named, Saved, Task, Version, shown};
@@ -73,9 +73,9 @@ pub(super) struct LeftOver {
 }
 
 /// The worker of downloads.
-pub(super) struct Getter(pub(super) Arc<Get>);
+pub(super) struct FetchWorker(pub(super) Arc<Get>);
 
-impl Worker for Getter {
+impl Worker for FetchWorker {
     async fn run(&self, call: Call) -> Work {
         let task: Task = call.payload()?;
         let Some(url) = task.url(call.id().index) else {

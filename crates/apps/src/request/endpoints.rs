@@ -1,4 +1,4 @@
-//! Lanes as places: where each one's service is, and what its requests are told.
+//! Lanes as endpoints: where each one's service is, and what its requests are told.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::http::{AGENT, Client, Origin, Reach, Upload};
 
 /// Where a lane's service is.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct Endpoint {
     /// Its address; paths are below it.
     pub url: Option<Url>,
     /// What its requests are told beside their own headers. Secrets, mostly.
@@ -27,11 +27,11 @@ pub struct Place {
 }
 
 /// Secrets are not for logs.
-impl fmt::Debug for Place {
+impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
         let origin = self.url.as_ref().and_then(Origin::of).map(|origin| origin.to_string());
-        f.debug_struct("Place")
+        f.debug_struct("Endpoint")
             .field("origin", &origin)
             .field("headers", &names)
             .finish_non_exhaustive()
@@ -40,18 +40,18 @@ impl fmt::Debug for Place {
 
 /// All lanes and templates by name, as they are now: a reload changes them under a running engine.
 #[derive(Clone, Debug, Default)]
-pub struct Places(Arc<RwLock<BTreeMap<String, Place>>>);
+pub struct Endpoints(Arc<RwLock<BTreeMap<String, Endpoint>>>);
 
-/// Whom a request goes to.
+/// Destination a request goes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Whom {
+pub(crate) struct Destination {
     pub(crate) url: Url,
     pub(crate) reach: Reach,
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
     pub(crate) timeout: Option<Duration>,
 }
 
-impl Whom {
+impl Destination {
     /// A request to this address; `None` if HTTP cannot express it.
     ///
     /// What the lane says comes last: no caller overrides a configured secret.
@@ -71,47 +71,49 @@ impl Whom {
     }
 }
 
-impl Places {
+impl Endpoints {
     /// Where these are from now on; the others stay where they are, since work may wait for them.
-    pub fn add(&self, places: BTreeMap<String, Place>) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).extend(places);
+    pub fn add(&self, endpoints: BTreeMap<String, Endpoint>) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).extend(endpoints);
     }
 
     /// The place of a lane: its own, or that of the template with the longest name.
-    pub fn of(&self, lane: &str) -> Option<Place> {
-        let places = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(place) = places.get(lane) {
-            return Some(place.clone());
+    pub fn of(&self, lane: &str) -> Option<Endpoint> {
+        let endpoints = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(endpoint) = endpoints.get(lane) {
+            return Some(endpoint.clone());
         }
-        let templates =
-            places.iter().filter_map(|(name, place)| Some((name.strip_suffix('*')?, place)));
+        let templates = endpoints
+            .iter()
+            .filter_map(|(name, endpoint)| Some((name.strip_suffix('*')?, endpoint)));
         let fitting = templates.filter(|(prefix, _)| lane.starts_with(prefix));
-        fitting.max_by_key(|(prefix, _)| prefix.len()).map(|(_, place)| place.clone())
+        fitting.max_by_key(|(prefix, _)| prefix.len()).map(|(_, endpoint)| endpoint.clone())
     }
 
     /// The lane on which a server is asked: one whose url it is, else its own `host:` lane.
     pub(super) fn lane_of(&self, origin: &Origin) -> Option<String> {
-        let places = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let is_there =
-            |place: &Place| place.url.as_ref().and_then(Origin::of).as_ref() == Some(origin);
-        let named = places.iter().filter(|(name, _)| !name.ends_with('*'));
-        let mut there = named.filter(|(_, place)| is_there(place));
+        let endpoints = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let is_there = |endpoint: &Endpoint| {
+            endpoint.url.as_ref().and_then(Origin::of).as_ref() == Some(origin)
+        };
+        let named = endpoints.iter().filter(|(name, _)| !name.ends_with('*'));
+        let mut there = named.filter(|(_, endpoint)| is_there(endpoint));
         if let Some((name, _)) = there.next() {
             return Some(name.clone());
         }
-        drop(places);
+        drop(endpoints);
         let lane = origin.lane();
-        self.of(&lane).is_some_and(|place| place.url.is_none()).then_some(lane)
+        self.of(&lane).is_some_and(|endpoint| endpoint.url.is_none()).then_some(lane)
     }
 
     /// Says what is wrong with a request on a lane, without I/O: for use before it is accepted.
     pub fn check(&self, lane: &str, ask: &Ask) -> Result<(), AskError> {
-        self.whom(lane, ask).map(drop)
+        self.destination(lane, ask).map(drop)
     }
 
     /// Whether an address is below the url of a lane, if that has one.
     pub(super) fn takes(&self, lane: &str, url: &Url) -> bool {
-        self.of(lane).and_then(|place| place.url).is_none_or(|base| is_below(&base, url))
+        self.of(lane).and_then(|endpoint| endpoint.url).is_none_or(|base| is_below(&base, url))
     }
 
     /// The part of an address that is below the url of a lane, with its query, if it is.
@@ -126,14 +128,14 @@ impl Places {
 
     /// Whether a lane may lead into a private network.
     pub(super) fn is_private(&self, lane: &str) -> bool {
-        let place = self.of(lane).unwrap_or_default();
-        place.private || place.url.as_ref().is_some_and(says_private)
+        let endpoint = self.of(lane).unwrap_or_default();
+        endpoint.private || endpoint.url.as_ref().is_some_and(says_private)
     }
 
-    /// Whom this request on this lane goes to, if it may.
-    pub(crate) fn whom(&self, lane: &str, ask: &Ask) -> Result<Whom, AskError> {
-        let place = self.of(lane).unwrap_or_default();
-        let url = match (ask.target()?, &place.url) {
+    /// Destination this request on this lane goes to, if it may.
+    pub(crate) fn destination(&self, lane: &str, ask: &Ask) -> Result<Destination, AskError> {
+        let endpoint = self.of(lane).unwrap_or_default();
+        let url = match (ask.target()?, &endpoint.url) {
             (Target::Path(path), Some(base)) => below(base, path)?,
             (Target::Path(_), None) => return Err(AskError::NoUrl(lane.to_string())),
             (Target::Url(url), base) => {
@@ -154,9 +156,9 @@ impl Places {
                 }
             }
         };
-        let own = place.private || place.url.as_ref().is_some_and(says_private);
+        let own = endpoint.private || endpoint.url.as_ref().is_some_and(says_private);
         let reach = if own { Reach::Everywhere } else { Reach::Public };
-        Ok(Whom { url, reach, headers: place.headers, timeout: place.timeout })
+        Ok(Destination { url, reach, headers: endpoint.headers, timeout: endpoint.timeout })
     }
 }
 
@@ -208,14 +210,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn places(all: &[(&str, Option<&str>)]) -> Places {
-        let places = Places::default();
-        let place = |url: Option<&str>| Place {
+    fn endpoints(all: &[(&str, Option<&str>)]) -> Endpoints {
+        let endpoints = Endpoints::default();
+        let endpoint = |url: Option<&str>| Endpoint {
             url: url.map(|url| Url::parse(url).expect("an address")),
-            ..Place::default()
+            ..Endpoint::default()
         };
-        places.add(all.iter().map(|(name, url)| ((*name).to_string(), place(*url))).collect());
-        places
+        endpoints
+            .add(all.iter().map(|(name, url)| ((*name).to_string(), endpoint(*url))).collect());
+        endpoints
     }
 
     fn path(path: &str) -> Ask {
@@ -228,15 +231,15 @@ mod tests {
 
     #[track_caller]
     fn check(lane: &str, ask: &Ask, expected: &str) {
-        let places = places(&[
+        let endpoints = endpoints(&[
             ("shop", Some("https://api.example.org/v1/")),
             ("near", Some("http://127.0.0.1:8080")),
             ("host:*", None),
             ("open", None),
         ]);
-        let whom = places.whom(lane, ask);
-        let told =
-            whom.map_or_else(|error| error.to_string(), |it| format!("{} {:?}", it.url, it.reach));
+        let destination = endpoints.destination(lane, ask);
+        let told = destination
+            .map_or_else(|error| error.to_string(), |it| format!("{} {:?}", it.url, it.reach));
         assert_eq!(told, expected, "{lane} {ask:?}");
     }
 
@@ -282,14 +285,15 @@ mod tests {
 
     #[test]
     fn a_server_is_asked_on_the_lane_whose_url_it_is() {
-        let places = places(&[("shop", Some("https://api.example.org/v1/")), ("host:*", None)]);
+        let endpoints =
+            endpoints(&[("shop", Some("https://api.example.org/v1/")), ("host:*", None)]);
         let lane = |url: &str| {
-            places.lane_of(&Origin::of(&Url::parse(url).expect("an address")).expect("a server"))
+            endpoints.lane_of(&Origin::of(&Url::parse(url).expect("an address")).expect("a server"))
         };
         assert_eq!(lane("https://api.example.org/x").as_deref(), Some("shop"));
         assert_eq!(lane("https://other.example/").as_deref(), Some("host:other.example"));
         assert_eq!(
-            super::Places::default().lane_of(
+            super::Endpoints::default().lane_of(
                 &Origin::of(&Url::parse("http://a/").expect("an address")).expect("a server")
             ),
             None
@@ -298,26 +302,26 @@ mod tests {
 
     #[test]
     fn a_lane_takes_only_what_is_below_its_url_and_is_private_if_that_says_so() {
-        let places = places(&[
+        let endpoints = endpoints(&[
             ("near", Some("http://127.0.0.1:8080/only/here")),
             ("shop", Some("https://api.example.org/v1/")),
             ("host:*", None),
         ]);
         let takes =
-            |lane: &str, url: &str| places.takes(lane, &Url::parse(url).expect("an address"));
+            |lane: &str, url: &str| endpoints.takes(lane, &Url::parse(url).expect("an address"));
         assert!(takes("near", "http://127.0.0.1:8080/only/here/x"));
         assert!(!takes("near", "http://127.0.0.1:8080/admin/delete"));
         assert!(takes("host:example.org", "https://example.org/anything"));
-        assert!(places.is_private("near") && !places.is_private("shop"));
+        assert!(endpoints.is_private("near") && !endpoints.is_private("shop"));
     }
 
     proptest! {
         #[test]
         fn no_path_leads_to_another_server(text in "/[a-z@:/?#%.\\\\ \t]{0,30}") {
-            let places = places(&[("shop", Some("https://api.example.org/v1"))]);
-            if let Ok(whom) = places.whom("shop", &path(&text)) {
-                prop_assert_eq!(whom.url.host_str(), Some("api.example.org"));
-                prop_assert!(whom.url.path().starts_with("/v1/"));
+            let endpoints = endpoints(&[("shop", Some("https://api.example.org/v1"))]);
+            if let Ok(destination) = endpoints.destination("shop", &path(&text)) {
+                prop_assert_eq!(destination.url.host_str(), Some("api.example.org"));
+                prop_assert!(destination.url.path().starts_with("/v1/"));
             }
         }
     }

@@ -10,8 +10,8 @@ use serde_json::value::{RawValue, to_raw_value};
 use url::Url;
 
 use super::ask::{Ask, AskError, Redirects};
+use super::endpoints::{Destination, Endpoints};
 use super::expect::Meaning;
-use super::places::{Places, Whom};
 use super::value::{Body, value};
 use crate::http::announced::{announced, retry_after};
 use crate::http::proxy::Proxies;
@@ -28,7 +28,7 @@ const FOR_ANYBODY: [&str; 4] = ["accept", "accept-language", "content-type", "us
 /// Makes requests that payloads describe. Clones share their connections.
 #[derive(Clone)]
 pub struct HttpWorker {
-    places: Places,
+    endpoints: Endpoints,
     /// For lanes whose own url says that they are near.
     near: Arc<Client>,
     /// For all others.
@@ -36,8 +36,8 @@ pub struct HttpWorker {
 }
 
 impl HttpWorker {
-    /// A worker for lanes at these places, through these proxies.
-    pub fn new(places: Places, proxies: &Proxies) -> HttpWorker {
+    /// A worker for lanes at these endpoints, through these proxies.
+    pub fn new(endpoints: Endpoints, proxies: &Proxies) -> HttpWorker {
         // How long an answer may take is the lane's to say.
         let patience = Patience {
             connect: Duration::from_secs(10),
@@ -45,7 +45,7 @@ impl HttpWorker {
             idle: Duration::from_hours(24),
         };
         let client = |reach| Arc::new(Client::new(patience, proxies.clone()).within(reach));
-        HttpWorker { places, near: client(Reach::Everywhere), public: client(Reach::Public) }
+        HttpWorker { endpoints, near: client(Reach::Everywhere), public: client(Reach::Public) }
     }
 
     /// What is wrong with a payload on a lane, before anything is asked. Whether there is such a
@@ -55,16 +55,16 @@ impl HttpWorker {
         if ask.hops > 0 {
             return Err(AskError::Form("`hops` is not for callers".to_string()));
         }
-        if self.places.of(lane).is_none() {
+        if self.endpoints.of(lane).is_none() {
             return Ok(());
         }
-        let whom = self.places.whom(lane, &ask)?;
-        request(self.client(whom.reach), &ask, &whom).map(drop)
+        let destination = self.endpoints.destination(lane, &ask)?;
+        request(self.client(destination.reach), &ask, &destination).map(drop)
     }
 
     /// Where lanes are.
-    pub(crate) fn places(&self) -> &Places {
-        &self.places
+    pub(crate) fn endpoints(&self) -> &Endpoints {
+        &self.endpoints
     }
 
     pub(crate) fn client(&self, reach: Reach) -> &Client {
@@ -120,24 +120,28 @@ async fn read(client: &Client, url: &Url, mut exchange: Exchange) -> Result<Resp
     Ok(Response { status, headers, body })
 }
 
-fn request(client: &Client, ask: &Ask, whom: &Whom) -> Result<Request<Upload>, AskError> {
-    let request = whom.request(client, ask.method()?, ask.headers()?, ask.body()?);
+fn request(
+    client: &Client,
+    ask: &Ask,
+    destination: &Destination,
+) -> Result<Request<Upload>, AskError> {
+    let request = destination.request(client, ask.method()?, ask.headers()?, ask.body()?);
     request.ok_or(AskError::Url)
 }
 
 impl HttpWorker {
     /// Makes one request on behalf of a call.
     pub(crate) async fn ask(&self, call: &Call, ask: &Ask, carry: Carry<'_>) -> Work {
-        let whom = self.places.whom(call.lane(), ask).map_err(wrong)?;
-        let client = self.client(whom.reach);
-        let request = request(client, ask, &whom).map_err(wrong)?;
-        let exchange = client.begin(call, &whom.url).await?.send(request).await;
+        let destination = self.endpoints.destination(call.lane(), ask).map_err(wrong)?;
+        let client = self.client(destination.reach);
+        let request = request(client, ask, &destination).map_err(wrong)?;
+        let exchange = client.begin(call, &destination.url).await?.send(request).await;
         let response = match exchange {
-            Ok(exchange) => read(client, &whom.url, exchange).await,
+            Ok(exchange) => read(client, &destination.url, exchange).await,
             Err(error) => Err(error),
         };
         match response {
-            Ok(response) => self.judge(call, (ask, carry), &whom, response),
+            Ok(response) => self.judge(call, (ask, carry), &destination, response),
             Err(error) => Outcome::failed(error.failure()),
         }
     }
@@ -147,20 +151,20 @@ impl HttpWorker {
         &self,
         call: &Call,
         (ask, carry): (&Ask, Carry<'_>),
-        whom: &Whom,
+        destination: &Destination,
         response: Response,
     ) -> Work {
         let Response { status, headers, body } = response;
         let (now, said) = (call.wall(), announced(&headers, call.wall()));
         let refused = refusal(status, retry_after(&headers, now));
         let follows = ask.redirects.unwrap_or_default() == Redirects::Follow;
-        let redirected = redirected(whom, status, &headers).filter(|_| follows);
+        let redirected = redirected(destination, status, &headers).filter(|_| follows);
         let work = if let Refusal::Throttled(_) = refused {
             refused.into_work()
         } else if let Some(to) = redirected {
             match to
                 .map_err(|error| not_followed(&error.to_string()))
-                .and_then(|url| self.next(call, ask, whom, status, &url))
+                .and_then(|url| self.next(call, ask, destination, status, &url))
             {
                 Ok((lane, next)) => Outcome::moved(&lane, Some(&*carry(&next)?)),
                 Err(failure) => Outcome::failed(failure),
@@ -183,7 +187,7 @@ impl HttpWorker {
         &self,
         call: &Call,
         ask: &Ask,
-        whom: &Whom,
+        destination: &Destination,
         status: StatusCode,
         url: &Url,
     ) -> Result<(String, Ask), Failure> {
@@ -192,14 +196,15 @@ impl HttpWorker {
         if ask.hops >= MOST_HOPS {
             return fail(format!("more than {MOST_HOPS} redirects"));
         }
-        let home = Origin::of(&whom.url).as_ref() == Some(&origin);
-        let lane = if home { Some(call.lane().to_string()) } else { self.places.lane_of(&origin) };
+        let home = Origin::of(&destination.url).as_ref() == Some(&origin);
+        let lane =
+            if home { Some(call.lane().to_string()) } else { self.endpoints.lane_of(&origin) };
         let Some(lane) = lane else {
             return fail(format!("it leads to {origin}, which is the url of no lane"));
         };
         // What a server says must not turn our secrets against others.
-        let from_afar = whom.reach == Reach::Public && self.places.is_private(&lane);
-        if !home && (from_afar || !self.places.takes(&lane, url)) {
+        let from_afar = destination.reach == Reach::Public && self.endpoints.is_private(&lane);
+        if !home && (from_afar || !self.endpoints.takes(&lane, url)) {
             return fail(format!("it leads to {origin}, where other servers may not send us"));
         }
         let mut next =
@@ -225,11 +230,11 @@ fn not_followed(why: &str) -> Failure {
 
 /// The address that a response leads to, if it is a redirect with one.
 fn redirected(
-    whom: &Whom,
+    destination: &Destination,
     status: StatusCode,
     headers: &HeaderMap,
 ) -> Option<Result<Url, RedirectError>> {
-    let to = is_redirect(status).then(|| led_to(&whom.url, headers))?;
+    let to = is_redirect(status).then(|| led_to(&destination.url, headers))?;
     (to != Err(RedirectError::Nowhere)).then_some(to)
 }
 

@@ -4,10 +4,10 @@ use hyper::StatusCode;
 use paceline::workers::Announced;
 use url::Url;
 
-use super::came::{Came, permanent, transient};
-use super::get::Attempt;
 use super::rules::{LONGEST_WAIT, Look, Rules};
-use super::task::{Detour, Task};
+use crate::fetch::came::{Came, permanent, transient};
+use crate::fetch::task::{Detour, Task};
+use crate::fetch::worker::Attempt;
 use crate::http::announced::retry_after;
 use crate::http::robots::{LARGEST_FILE, Robots};
 use crate::http::{is_redirect, led_to, refusal};
@@ -26,7 +26,7 @@ enum Answer {
 impl Attempt<'_> {
     /// Looks at the server's rules, if they are asked; the first attempt at a server asks for
     /// them instead of its file, which the next attempt gets.
-    pub(super) async fn obey(&mut self) -> Result<(), Came> {
+    pub(in crate::fetch) async fn obey(&mut self) -> Result<(), Came> {
         if let Some(detour) = &self.task.detour {
             let file = self.task.file_url(self.call.id().index);
             let file = file.ok_or_else(|| permanent("payload", "no address"))?;
@@ -63,7 +63,7 @@ impl Attempt<'_> {
 
     /// Looks at the server's rules for a piece of a file that they allowed before: only the gap
     /// that they ask for matters.
-    pub(super) async fn obey_piece(&mut self) -> Result<(), Came> {
+    pub(in crate::fetch) async fn obey_piece(&mut self) -> Result<(), Came> {
         let Some(rules) = &self.get.rules else { return Ok(()) };
         match rules.look(self.url) {
             Look::Rules(robots) => self.announce(&robots),

@@ -11,8 +11,12 @@ use paceline::{Call, Failed, Failure, Outcome, Work, Worker};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
+use crate::api::{Anything, Problem};
+use crate::kind::Kind;
 use crate::program::{BEYOND, Patience, Program, Run, group_note};
+use crate::tool::Tool;
 
 /// The kind of these jobs.
 pub const COMMAND_KIND: &str = "command";
@@ -65,13 +69,17 @@ impl From<CommandError> for Failure {
     }
 }
 
-/// What the payload says.
-#[derive(Debug, Deserialize)]
+/// The payload of a job of the kind `command`.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = CommandPayload)]
 #[serde(deny_unknown_fields)]
 struct Wish {
+    /// The name of a command of the configuration.
     command: String,
+    /// Any JSON of at most 64 KiB. The program finds it in the variable `PACELINE_INPUT`.
     // As it was written: no number loses a digit on the way.
     #[serde(default)]
+    #[schema(value_type = Option<Anything>)]
     input: Option<Box<RawValue>>,
 }
 
@@ -137,6 +145,17 @@ fn listed<'a, T: 'a>(commands: impl Iterator<Item = (&'a String, T)>) -> String 
         (0, _) => "none is configured".to_string(),
         (_, 0) => format!("there are {}", told.join(", ")),
         _ => format!("there are {} and {more} more", told.join(", ")),
+    }
+}
+
+impl Tool for Commands {
+    fn kinds(&self) -> Vec<Kind> {
+        let (commands, checking) = (self.clone(), self.clone());
+        let kind = Kind::new(COMMAND_KIND, move || CommandWorker::new(commands.clone()));
+        vec![kind.for_callers::<Wish>("CommandPayload", move |payload, _| {
+            let wrong = |error: CommandError| Problem::unprocessable(error.to_string());
+            checking.check(payload).map_err(wrong)
+        })]
     }
 }
 

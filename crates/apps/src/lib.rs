@@ -1,9 +1,26 @@
-//! The tools of Paceline, one folder each, and the one HTTP client that they share.
+//! The tools of Paceline, the kinds of jobs that they bring, and the machinery that they share.
+//!
+//! A [`Tool`] is one folder here: its kinds, its routes under the daemon, its metrics. Its section of
+//! the configuration and its subcommand are one folder in `cli`. A [`Kind`] is one value: a name, a
+//! worker, and, if callers may submit it, the check and the schema of its payload.
 
-pub mod command;
+// Tools.
 pub mod fetch;
+pub mod relay;
+pub mod services;
+
+// Kinds that callers may submit.
+pub mod command;
+pub mod request;
+
+// What a tool is to the daemon.
+pub mod api;
+mod kind;
+mod tool;
+
+// Machinery.
 pub mod http;
 pub mod program;
-pub mod relay;
-pub mod request;
-pub mod services;
+
+pub use kind::{Kind, Submitted};
+pub use tool::{Routes, Sample, Tool};

@@ -9,6 +9,12 @@ mod expect;
 mod value;
 mod worker;
 
+use std::sync::Arc;
+
+use crate::api::Problem;
+use crate::kind::Kind;
+use crate::tool::Tool;
+
 pub use ask::{Ask, AskError};
 pub use endpoints::{Endpoint, Endpoints};
 pub use expect::{Expect, Sign};
@@ -18,3 +24,14 @@ pub(crate) use endpoints::Destination;
 
 /// The kind of these jobs.
 pub const HTTP_KIND: &str = "http";
+
+impl Tool for Arc<HttpWorker> {
+    fn kinds(&self) -> Vec<Kind> {
+        let (worker, checking) = (self.clone(), self.clone());
+        let kind = Kind::new(HTTP_KIND, move || (*worker).clone());
+        vec![kind.for_callers::<Ask>("HttpPayload", move |payload, lane| {
+            let wrong = |error: AskError| Problem::unprocessable(error.to_string()).about(lane);
+            checking.check(payload, lane).map_err(wrong)
+        })]
+    }
+}

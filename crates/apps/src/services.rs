@@ -2,13 +2,65 @@
 //!
 //! When they run and in what order is decided by the rules in `core`; here is what a run does.
 
+mod routes;
 mod worker;
 
+use std::sync::Arc;
+
+use futures_util::future::{BoxFuture, FutureExt as _};
+use paceline::services::SERVICE_KIND;
+use paceline::{Ended, Paceline};
 use serde::{Deserialize, Serialize};
 
-use crate::request::Ask;
+use crate::kind::Kind;
+use crate::request::{Ask, HttpWorker};
+use crate::tool::{Routes, Sample, Tool};
 
-pub use worker::{Act, ServiceWorker, Task, Tasks};
+use worker::ServiceWorker;
+pub use worker::{Act, Task, Tasks};
+
+/// The tool: runs services, and shows services and rosters.
+#[derive(Clone)]
+pub struct Services {
+    tasks: Tasks,
+    http: Arc<HttpWorker>,
+}
+
+impl Services {
+    /// The tool for these services; those that are requests are made by `http`.
+    pub fn new(tasks: Tasks, http: Arc<HttpWorker>) -> Services {
+        Services { tasks, http }
+    }
+}
+
+const LAST_SUCCESS: &str = "paceline_service_last_success_timestamp_seconds";
+
+impl Tool for Services {
+    fn kinds(&self) -> Vec<Kind> {
+        let Services { tasks, http } = self.clone();
+        vec![Kind::new(SERVICE_KIND, move || ServiceWorker::new(tasks.clone(), http.clone()))]
+    }
+
+    fn routes(&self) -> Routes {
+        Routes { api: routes::routes(), ..Routes::default() }
+    }
+
+    fn gauges(&self) -> &'static [(&'static str, &'static str)] {
+        &[(LAST_SUCCESS, "When a service last succeeded")]
+    }
+
+    fn measure<'a>(&'a self, pace: &'a Paceline) -> BoxFuture<'a, Result<Vec<Sample>, Ended>> {
+        async {
+            let services = pace.services().await?.into_iter().filter_map(|service| {
+                let value = service.record.succeeded_at?.wall.0 as f64 / 1e6;
+                let label = Some(("service", service.record.name.to_string()));
+                Some(Sample { name: LAST_SUCCESS, label, value })
+            });
+            Ok(services.collect())
+        }
+        .boxed()
+    }
+}
 
 /// What the job of a run carries.
 #[derive(Debug, Deserialize, Serialize)]

@@ -111,7 +111,7 @@ impl Client {
     async fn of_store(config: &Config) -> anyhow::Result<Client> {
         let engine = start_with(config, For::Looking, |builder| builder).await?;
         let terms = Terms { max_body: config.server.max_body(), ..Terms::default() };
-        let server = Server::new(engine.pace.clone(), engine.doors, terms);
+        let server = Server::new(engine.pace.clone(), engine.kinds, terms);
         Ok(Client::Store(Box::new(server), engine.pace))
     }
 

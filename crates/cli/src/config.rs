@@ -1,17 +1,15 @@
 //! The configuration: one TOML file, every key with a default, every mistake with its place.
 
-mod commands;
-mod document;
+pub(crate) mod document;
 mod find;
 mod headers;
-mod keys;
+pub(crate) mod keys;
 mod lanes;
-mod nearest;
+pub(crate) mod nearest;
 mod print;
-mod program;
+pub(crate) mod program;
 mod server;
-mod services;
-mod settings;
+pub(crate) mod settings;
 mod size;
 
 use std::collections::BTreeMap;
@@ -21,20 +19,18 @@ use std::path::{Path, PathBuf};
 
 use paceline_apps::program::Program;
 use paceline_apps::request::Endpoint;
-use paceline_apps::services::Act;
 use paceline_core::{GroupLimits, Limits, Settings, Span};
 use url::Url;
 
 use crate::exit::Usage;
+use crate::tools::{ToolSettings, Tools};
 use document::{Notes, Section};
 
-pub use commands::CommandConfig;
 pub use document::Mistake;
 pub use find::Surroundings;
 pub use headers::{HeaderConfig, Source};
 pub use print::print;
 pub use server::ServerConfig;
-pub use services::{RosterConfig, ServiceConfig, WhenConfig};
 pub use size::{Size, SizeError};
 
 /// The largest file that is read.
@@ -51,12 +47,8 @@ pub struct Config {
     pub lanes: Vec<LaneConfig>,
     /// Groups, in the order of the file.
     pub groups: Vec<(String, GroupLimits)>,
-    /// Work that comes again, in the order of the file.
-    pub services: Vec<ServiceConfig>,
-    /// Who runs it, in the order of the file.
-    pub rosters: Vec<RosterConfig>,
-    /// Programs that jobs may name, in the order of the file.
-    pub commands: Vec<CommandConfig>,
+    /// The settings of the tools.
+    pub tools: Tools,
     /// Where the embedded store is.
     pub store_path: PathBuf,
     /// Whether a store whose log is missing is opened in its older state. No file says so: the
@@ -124,9 +116,7 @@ impl Config {
             settings: Settings::default(),
             lanes: Vec::new(),
             groups: Vec::new(),
-            services: Vec::new(),
-            rosters: Vec::new(),
-            commands: Vec::new(),
+            tools: Tools::default(),
             store_path: surroundings.store_path(),
             accept_older: false,
             keep_finished: Span::days(7),
@@ -172,13 +162,9 @@ impl Config {
         Ok(config)
     }
 
-    /// The programs of services and commands.
+    /// The programs of all tools.
     fn programs(&mut self) -> impl Iterator<Item = &mut Program> {
-        let services = self.services.iter_mut().filter_map(|it| match &mut it.task.act {
-            Act::Run(program) => Some(program),
-            Act::Ask(_) => None,
-        });
-        services.chain(self.commands.iter_mut().map(|it| &mut it.task.program))
+        self.tools.each_mut().flat_map(ToolSettings::programs)
     }
 
     /// Keeps the secrets of lanes from all programs, and these variables too: they were secrets of
@@ -203,7 +189,7 @@ impl Config {
         })
     }
 
-    /// Where the services of lanes are, with their secrets.
+    /// The endpoints of all lanes, with their secrets.
     pub fn endpoints(&self) -> anyhow::Result<BTreeMap<String, Endpoint>> {
         let directory = self.file.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
         let mut endpoints = self.addresses();
@@ -217,29 +203,16 @@ impl Config {
         Ok(endpoints)
     }
 
-    /// Where the services of lanes are; the address of a service that names no lane is its own.
+    /// The endpoints of all lanes, without their headers.
     pub(crate) fn addresses(&self) -> BTreeMap<String, Endpoint> {
-        let place = |url: &str| Endpoint { url: Url::parse(url).ok(), ..Endpoint::default() };
-        let mut endpoints = BTreeMap::new();
-        for lane in &self.lanes {
-            let here = Endpoint {
-                private: lane.private,
-                timeout: lane.limits.timeout.map(Into::into),
-                ..lane.url.as_deref().map(place).unwrap_or_default()
-            };
-            endpoints.insert(lane.name.clone(), here);
-        }
-        for service in self.services.iter().filter(|service| service.lane.is_none()) {
-            if let Act::Ask(ask) = &service.task.act
-                && let Some(mut here) = ask.url.as_deref().map(place)
-            {
-                if let Some(url) = &mut here.url {
-                    url.set_path("");
-                }
-                endpoints.insert(paceline::services::own_lane(&service.name), here);
-            }
-        }
-        endpoints
+        let of_lane = |lane: &LaneConfig| Endpoint {
+            url: lane.url.as_deref().and_then(|url| Url::parse(url).ok()),
+            private: lane.private,
+            timeout: lane.limits.timeout.map(Into::into),
+            ..Endpoint::default()
+        };
+        let lanes = self.lanes.iter().map(|lane| (lane.name.clone(), of_lane(lane)));
+        lanes.chain(self.tools.each().flat_map(ToolSettings::endpoints)).collect()
     }
 
     fn read(&mut self, root: &Section<'_>, notes: &mut Notes<'_>) {
@@ -249,9 +222,9 @@ impl Config {
         server::read_server(self, root, notes);
         lanes::read_groups(self, root, notes);
         lanes::read_lanes(self, root, notes);
-        services::read_services(self, root, notes);
-        services::read_rosters(self, root, notes);
-        commands::read_commands(self, root, notes);
+        let mut tools = std::mem::take(&mut self.tools);
+        tools.each_mut().for_each(|settings| settings.read(self, root, notes));
+        self.tools = tools;
     }
 }
 

@@ -5,19 +5,17 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use futures_util::future::join_all;
-use paceline::services::SERVICE_KIND;
 use paceline::{Builder, Group, Lane, Paceline, StartError, StoreError};
-use paceline_apps::command::Commands;
 use paceline_apps::http::proxy::Proxies;
 use paceline_apps::program::{GROUPS, Leftover, end_leftover};
 use paceline_apps::request::{Endpoints, HttpWorker};
-use paceline_apps::services::{ServiceWorker, Tasks};
-use paceline_server::Doors;
+use paceline_server::Kinds;
 use paceline_store::{Sqlite, Store as _};
 
 use crate::config::{Config, Surroundings};
 use crate::exit::Later;
 use crate::output::say;
+use crate::tools::Renew;
 
 /// How long a short command waits for a store that somebody else has.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -35,25 +33,20 @@ pub(crate) enum For {
     Looking,
 }
 
-/// What a configuration says beyond limits. A reload changes it under a running engine.
-#[derive(Clone, Default)]
-pub(crate) struct Known {
+/// How a configuration reaches the tools of an engine. A reload changes them while it runs.
+pub(crate) struct Live {
     endpoints: Endpoints,
-    tasks: Tasks,
-    commands: Commands,
+    renews: Vec<Renew>,
 }
 
-impl Known {
-    /// From now on it is as this configuration says. What it does not name stays as it was, until the
-    /// next start: work may wait for it.
-    pub(crate) fn add(&self, config: &Config, what: For) -> anyhow::Result<()> {
-        // Whoever only looks sends nothing, and may well have none of the secrets.
+impl Live {
+    /// From now on the tools work by this configuration. A name that it no longer has stays as it was
+    /// until the next start: work may wait for it.
+    pub(crate) fn renew(&self, config: &Config, what: For) -> anyhow::Result<()> {
+        // A command that only looks sends nothing, and may well have none of the secrets.
         let looks = what == For::Looking;
         self.endpoints.add(if looks { config.addresses() } else { config.endpoints()? });
-        let tasks = config.services.iter().map(|it| (it.name.clone(), it.task.clone()));
-        self.tasks.renew(tasks.collect(), &config.hidden);
-        let commands = config.commands.iter().map(|it| (it.name.clone(), it.task.clone()));
-        self.commands.renew(commands.collect(), &config.hidden);
+        self.renews.iter().for_each(|renew| renew(config));
         Ok(())
     }
 }
@@ -61,12 +54,12 @@ impl Known {
 /// An engine, and what belongs to it.
 pub(crate) struct Engine {
     pub(crate) pace: Paceline,
-    pub(crate) doors: Doors,
-    pub(crate) known: Known,
+    pub(crate) kinds: Kinds,
+    pub(crate) live: Live,
 }
 
-/// The lanes, groups, settings, services and commands of the configuration.
-fn builder(config: &Config, what: For, known: &Known) -> anyhow::Result<(Builder, Doors)> {
+/// The lanes, groups and settings of the configuration, and what its tools add.
+fn builder(config: &Config, what: For, kinds: &Kinds) -> Builder {
     let mut builder = Paceline::open(&config.store_path);
     for lane in &config.lanes {
         builder = builder.lane(Lane::with_limits(&lane.name, lane.limits.clone()));
@@ -74,15 +67,8 @@ fn builder(config: &Config, what: For, known: &Known) -> anyhow::Result<(Builder
     for (name, limits) in &config.groups {
         builder = builder.group(Group::with_limits(name, limits.clone()));
     }
-    let proxies = Proxies::from_env(|name| std::env::var(name).ok())?;
-    let http = Arc::new(HttpWorker::new(known.endpoints.clone(), &proxies));
-    let doors = Doors::new(http.clone(), known.commands.clone());
-    builder = doors.register(builder);
-    builder = builder.worker(SERVICE_KIND, ServiceWorker::new(known.tasks.clone(), http));
-    builder = config.services.iter().fold(builder, |builder, it| builder.service(it.service()));
-    if what != For::Calls {
-        builder = config.rosters.iter().fold(builder, |builder, it| builder.roster(it.roster()));
-    }
+    builder = kinds.register(builder);
+    builder = config.tools.each().fold(builder, |builder, tool| tool.add_to(builder, what));
     if what == For::Looking {
         builder = builder.at_rest();
     }
@@ -90,11 +76,10 @@ fn builder(config: &Config, what: For, known: &Known) -> anyhow::Result<(Builder
         builder = builder.accept_older();
     }
     let settings = config.settings.clone();
-    let builder = builder
+    builder
         .settings(|own| *own = paceline::Settings { hash_seed: own.hash_seed, ..settings })
         .keep_finished(config.keep_finished)
-        .cache_bytes(usize::try_from(config.cache_bytes).unwrap_or(usize::MAX));
-    Ok((builder, doors))
+        .cache_bytes(usize::try_from(config.cache_bytes).unwrap_or(usize::MAX))
 }
 
 /// Starts an engine. A store that somebody else has is waited for, for a while.
@@ -114,11 +99,15 @@ pub(crate) async fn start_with(
         std::fs::create_dir_all(directory)
             .with_context(|| format!("no directory `{}` for the store", directory.display()))?;
     }
-    let known = Known::default();
-    known.add(config, what)?;
+    let endpoints = Endpoints::default();
+    let proxies = Proxies::from_env(|name| std::env::var(name).ok())?;
+    let http = Arc::new(HttpWorker::new(endpoints.clone(), &proxies));
+    let (kinds, renews) = config.tools.build(&http);
+    let live = Live { endpoints, renews };
+    live.renew(config, what)?;
     let mut waited = Duration::ZERO;
     loop {
-        let (builder, doors) = builder(config, what, &known)?;
+        let builder = builder(config, what, &kinds);
         let started = match end_leftovers(config, what).await {
             Ok(gone) => add(builder).forget_notes(gone).start(),
             Err(error) => Err(error.into()),
@@ -140,7 +129,7 @@ pub(crate) async fn start_with(
                     return Err(Later(format!("{error} ({hint})")).into());
                 }
             }
-            started => return Ok(Engine { pace: started?, doors, known }),
+            started => return Ok(Engine { pace: started?, kinds, live }),
         }
         tokio::time::sleep(LOOK_EVERY).await;
         waited += LOOK_EVERY;

@@ -2,6 +2,7 @@
 
 pub mod bench;
 mod client;
+pub mod command;
 pub mod config;
 mod daemon;
 pub mod demo;
@@ -15,9 +16,12 @@ pub mod job;
 pub mod lane;
 pub mod mock;
 pub mod output;
+pub mod relay;
+pub mod request;
 pub mod serve;
 pub mod services;
 pub mod store;
 mod table;
 pub mod token;
+pub mod tools;
 mod upstream;

@@ -8,6 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use paceline_cli::config::{Config, Surroundings, print};
 use paceline_cli::exit::Exit;
 use paceline_cli::output::{data, fail, say};
+use paceline_cli::tools::counted;
 use paceline_cli::{bench, demo, fetch, job, lane, mock, serve, services, store, token};
 
 /// Jobs are many small pieces of memory that come and go together.
@@ -122,16 +123,8 @@ fn check(file: Option<&Path>) -> anyhow::Result<Exit> {
         Some(file) => file.display().to_string(),
         None => "no file, the defaults hold".to_string(),
     };
-    let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-    let mut counts =
-        vec![count(lanes, "lane"), count(templates, "template"), count(groups, "group")];
-    if !config.services.is_empty() || !config.rosters.is_empty() {
-        counts.push(count(config.services.len(), "service"));
-        counts.push(count(config.rosters.len(), "roster"));
-    }
-    if !config.commands.is_empty() {
-        counts.push(count(config.commands.len(), "command"));
-    }
+    let counts = [(lanes, "lane"), (templates, "template"), (groups, "group")];
+    let counts = counted(counts.into_iter().chain(config.tools.counts()));
     if let Err(error) = config.endpoints() {
         say(format_args!("warning: {error:#}: whatever makes calls will refuse to start"));
     }
@@ -139,7 +132,7 @@ fn check(file: Option<&Path>) -> anyhow::Result<Exit> {
         let listen = config.server.listen;
         say(format_args!("warning: `serve` refuses `{listen}` without tokens: add some"));
     }
-    done(&format!("ok: {file}: {}\n", counts.join(", ")))
+    done(&format!("ok: {file}: {}\n", counts))
 }
 
 fn manual(command: Option<&str>) -> anyhow::Result<Exit> {

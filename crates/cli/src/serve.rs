@@ -10,7 +10,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use paceline::{Builder, Paceline};
-use paceline_server::{Access, Bounds, Role, Server, Terms, Token, digest};
+use paceline_apps::api::Role;
+use paceline_server::{Access, Bounds, Server, Terms, Token, digest};
 use sd_notify::NotifyState;
 use tokio::net::TcpListener;
 use tokio::signal::unix::SignalKind;
@@ -172,7 +173,7 @@ impl Up {
         });
         let engine = engine.await?;
         let terms = Terms { access, max_body: config.server.max_body() };
-        let server = Server::new(engine.pace.clone(), engine.doors.clone(), terms);
+        let server = Server::new(engine.pace.clone(), engine.kinds.clone(), terms);
         // Tokens may come with a reload: the owner's is there from the beginning.
         let posted = owner.post(&config, address)?;
         let parked = engine.pace.summary().await?.parked;

@@ -1,21 +1,126 @@
 //! `paceline services`: work that comes again, from arguments to an exit code.
 
+mod config;
 mod run;
 mod status;
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
+use std::sync::Arc;
 
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
+use futures_util::future::{BoxFuture, FutureExt as _};
 use hyper::Method;
+use paceline::services::{SetServicesError, own_lane};
+use paceline::{Builder, Ended, Paceline};
+use paceline_apps::program::Program;
+use paceline_apps::request::{Endpoint, HttpWorker};
+use paceline_apps::services::{Act, Services, Tasks};
 use serde_json::{Value, json};
+use url::Url;
 
 use crate::client::{Client, part, with_client};
 use crate::config::Config;
+use crate::config::document::{Notes, Section};
+use crate::config::keys::Reference;
+use crate::engine::For;
 use crate::exit::Exit;
 use crate::form::{Form, Format};
 use crate::output::{data, say};
 use crate::table::items;
+use crate::tools::{Built, ToolSettings, Tools};
+
+pub use config::{RosterConfig, ServiceConfig, WhenConfig};
+
+/// Services and rosters, in the order of the file.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Settings {
+    /// Work that comes again.
+    pub services: Vec<ServiceConfig>,
+    /// The lists that it is run by.
+    pub rosters: Vec<RosterConfig>,
+}
+
+impl ToolSettings for Settings {
+    fn reference(&self) -> &'static [Reference] {
+        config::REFERENCE
+    }
+
+    fn read(&mut self, config: &Config, root: &Section<'_>, notes: &mut Notes<'_>) {
+        config::read_services(self, config, root, notes);
+        config::read_rosters(self, root, notes);
+    }
+
+    /// The address of a service that names no lane is the endpoint of a lane of its own.
+    fn endpoints(&self) -> BTreeMap<String, Endpoint> {
+        let own = self.services.iter().filter(|service| service.lane.is_none());
+        let endpoint = |service: &ServiceConfig| {
+            let Act::Ask(ask) = &service.task.act else { return None };
+            let mut url = Url::parse(ask.url.as_deref()?).ok()?;
+            url.set_path("");
+            let endpoint = Endpoint { url: Some(url), ..Endpoint::default() };
+            Some((own_lane(&service.name), endpoint))
+        };
+        own.filter_map(endpoint).collect()
+    }
+
+    fn programs(&mut self) -> Vec<&mut Program> {
+        let programs = self.services.iter_mut().filter_map(|it| match &mut it.task.act {
+            Act::Run(program) => Some(program),
+            Act::Ask(_) => None,
+        });
+        programs.collect()
+    }
+
+    fn counts(&self) -> Vec<(usize, &'static str)> {
+        if self.services.is_empty() && self.rosters.is_empty() {
+            return Vec::new();
+        }
+        vec![(self.services.len(), "service"), (self.rosters.len(), "roster")]
+    }
+
+    fn add_to(&self, builder: Builder, what: For) -> Builder {
+        let builder =
+            self.services.iter().fold(builder, |builder, it| builder.service(it.service()));
+        if what == For::Calls {
+            return builder;
+        }
+        self.rosters.iter().fold(builder, |builder, it| builder.roster(it.roster()))
+    }
+
+    fn build(&self, http: &Arc<HttpWorker>) -> Built {
+        let tasks = Tasks::default();
+        let renewed = tasks.clone();
+        let renew = move |config: &Config| {
+            let services = config.tools.services.services.iter();
+            let tasks = services.map(|it| (it.name.clone(), it.task.clone()));
+            renewed.renew(tasks.collect(), &config.hidden);
+        };
+        Built { tool: Box::new(Services::new(tasks, http.clone())), renew: Box::new(renew) }
+    }
+
+    fn reload<'a>(
+        &'a self,
+        _before: &'a Tools,
+        pace: &'a Paceline,
+    ) -> BoxFuture<'a, Result<(), Ended>> {
+        async {
+            let services = self.services.iter().map(ServiceConfig::service).collect();
+            let rosters = self.rosters.iter().map(RosterConfig::roster).collect();
+            match pace.set_services(services, rosters).await {
+                Ok(()) => Ok(()),
+                Err(SetServicesError::Ended(ended)) => Err(ended),
+                Err(error) => {
+                    let error = error.to_string();
+                    tracing::error!(error, "services and rosters stay as they were");
+                    Ok(())
+                }
+            }
+        }
+        .boxed()
+    }
+}
 
 /// What to do with services.
 #[derive(Debug, Args)]

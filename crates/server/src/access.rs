@@ -5,7 +5,6 @@
 //! and comes from no other site.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use axum::http::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, ORIGIN};
 use axum::http::{Method, StatusCode, Uri};
@@ -13,35 +12,7 @@ use data_encoding::{BASE64, HEXLOWER};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-use crate::problem::{Problem, shown};
-
-/// For callers whose `Authorization` is meant for the service behind the relay.
-pub(crate) const TOKEN: HeaderName = HeaderName::from_static("paceline-token");
-
-/// What a token allows; each includes the ones before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Role {
-    /// To look.
-    Read,
-    /// To submit, cancel and retry, to use permits and the relay, to run services, to pause lanes.
-    Operate,
-    /// To change limits, and to make the engine forget what it learned.
-    Admin,
-}
-
-impl Role {
-    /// Its name everywhere.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Role::Read => "read",
-            Role::Operate => "operate",
-            Role::Admin => "admin",
-        }
-    }
-
-    /// All of them.
-    pub const ALL: [Role; 3] = [Role::Read, Role::Operate, Role::Admin];
-}
+use paceline_apps::api::{Caller, Problem, Role, TOKEN, shown};
 
 /// A token as it is kept: nobody can get the token back out of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,16 +37,6 @@ pub struct Access {
     pub tokens: Vec<Token>,
     /// Names, beside addresses and `localhost`, under which we are reached.
     pub hosts: Vec<String>,
-}
-
-/// Who asks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Caller {
-    /// The name of the token.
-    pub(crate) name: Arc<str>,
-    pub(crate) role: Role,
-    /// The header in which the token came, which is for nobody else.
-    pub(crate) said_in: Option<HeaderName>,
 }
 
 impl Access {

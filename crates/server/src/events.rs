@@ -18,8 +18,8 @@ use utoipa::IntoParams;
 
 use crate::hub::{Frame, words};
 use crate::listen::Handover;
-use crate::problem::{Answer, Problem};
 use crate::server::Shared;
+use paceline_apps::api::{ApiResult, Problem};
 
 /// Events that are read from the store at once.
 const PAGE: usize = 500;
@@ -50,7 +50,7 @@ pub(crate) async fn events(
     method: Method,
     handover: Option<Extension<Handover>>,
     headers: HeaderMap,
-) -> Answer<Response> {
+) -> ApiResult<Response> {
     let Query(from) = from.map_err(|error| Problem::malformed(error.body_text()))?;
     let heard = match headers.get("last-event-id") {
         Some(id) => {

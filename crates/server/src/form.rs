@@ -6,8 +6,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::doors::Doors;
-use crate::problem::Problem;
+use crate::kinds::Kinds;
+use paceline_apps::api::{PriorityWord, Problem};
 
 /// Jobs in one request.
 pub(crate) const MOST_JOBS: usize = 10_000;
@@ -63,17 +63,6 @@ pub(crate) struct JobForm {
     until: Option<Until>,
 }
 
-/// `interactive`, `rss`, `completion` or `background`, which it is if it is not said.
-#[derive(ToSchema)]
-#[schema(rename_all = "lowercase")]
-#[expect(dead_code, reason = "it is only described")]
-pub(crate) enum PriorityWord {
-    Interactive,
-    Rss,
-    Completion,
-    Background,
-}
-
 /// What becomes of a second job with the same key.
 #[derive(ToSchema)]
 #[schema(rename_all = "lowercase")]
@@ -102,7 +91,7 @@ enum Until {
 
 impl JobForm {
     /// The job that is meant, if it can be.
-    pub(crate) fn job(self, doors: &Doors) -> Result<Job, Problem> {
+    pub(crate) fn job(self, kinds: &Kinds) -> Result<Job, Problem> {
         let stages = match (self.lanes, self.stages) {
             (Some(lanes), None) => vec![lanes],
             (None, Some(stages)) => stages,
@@ -117,7 +106,7 @@ impl JobForm {
             ));
         }
         let payload = self.payload.as_deref().map_or("null", RawValue::get);
-        doors.check(&self.kind, payload.as_bytes(), stages.iter().flatten())?;
+        kinds.check(&self.kind, payload.as_bytes(), stages.iter().flatten())?;
         let mut job = Job::new(&self.kind, &self.payload);
         for stage in &stages {
             job = job.on(stage);

@@ -11,8 +11,8 @@ use paceline::jobs::Summary;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::problem::{Answer, Problem};
 use crate::server::Shared;
+use paceline_apps::api::{ApiResult, Problem};
 
 /// An engine that takes longer to answer is not ready.
 const READY_WITHIN: Duration = Duration::from_secs(2);
@@ -64,7 +64,7 @@ impl From<Summary> for Figures {
     get, path = "/summary", tag = "health",
     responses((status = 200, description = "How much there is of everything", body = Figures)),
 )]
-pub(crate) async fn summary(State(shared): State<Shared>) -> Answer<Json<Figures>> {
+pub(crate) async fn summary(State(shared): State<Shared>) -> ApiResult<Json<Figures>> {
     Ok(Json(shared.pace.summary().await?.into()))
 }
 
@@ -73,8 +73,8 @@ pub(crate) async fn summary(State(shared): State<Shared>) -> Answer<Json<Figures
     get, path = "/metrics", tag = "health",
     responses((status = 200, description = "Prometheus text", body = String, content_type = "text/plain")),
 )]
-pub(crate) async fn metrics(State(shared): State<Shared>) -> Answer<Response> {
-    shared.meters.look(&shared.pace).await?;
+pub(crate) async fn metrics(State(shared): State<Shared>) -> ApiResult<Response> {
+    shared.meters.look(&shared.pace, &shared.kinds).await?;
     let text = shared.meters.render();
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }
@@ -96,7 +96,7 @@ pub(crate) async fn livez() -> &'static str {
         (status = 503, description = "It does not, or not now", body = Problem),
     ),
 )]
-pub(crate) async fn readyz(State(shared): State<Shared>) -> Answer<&'static str> {
+pub(crate) async fn readyz(State(shared): State<Shared>) -> ApiResult<&'static str> {
     let unready = |detail: &str| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", detail);
     if shared.stopping() {
         return Err(unready("it is stopping"));

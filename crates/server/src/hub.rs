@@ -20,7 +20,8 @@ use tokio::time::Instant;
 
 use crate::meters::Meters;
 use crate::server::word;
-use crate::view::{LaneShown, stamp, wall};
+use crate::view::LaneShown;
+use paceline_apps::api::{stamp, wall};
 
 /// Frames that a listener may fall behind before it has to read the store.
 const MOST_BEHIND: usize = 1_024;

@@ -10,8 +10,8 @@ use paceline::jobs::Once;
 use paceline::{NotSubmitted, Span};
 use sha2::{Digest as _, Sha256};
 
-use crate::access::Caller;
-use crate::problem::{Answer, Problem, not_submitted};
+use paceline_apps::api::Caller;
+use paceline_apps::api::{ApiResult, Problem, not_submitted};
 
 /// How long a request is remembered.
 const KEPT_FOR: Span = Span::hours(24);
@@ -43,7 +43,7 @@ impl InFlight {
         caller: &Caller,
         headers: &HeaderMap,
         body: &[u8],
-    ) -> Answer<Option<Pass>> {
+    ) -> ApiResult<Option<Pass>> {
         let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
         let key = key.to_str().ok().filter(|key| !key.is_empty() && key.len() <= LONGEST);
         let Some(key) = key else {
@@ -67,7 +67,7 @@ impl Pass {
     }
 
     /// Refuses a body other than the one that was first sent with this key.
-    pub(crate) fn compare(&self, mark: &str) -> Answer<()> {
+    pub(crate) fn compare(&self, mark: &str) -> ApiResult<()> {
         if self.mark == mark {
             return Ok(());
         }

@@ -10,17 +10,17 @@ use axum::response::{IntoResponse, Response};
 use paceline::jobs::{Cancelled, Cursor, Filter, JobView, StoredJob};
 use paceline::report::JobState;
 use paceline::{JobId, Report};
-use paceline_apps::command::COMMAND_KIND;
-use paceline_apps::request::HTTP_KIND;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::openapi::{JobDoc, JobPage};
-use crate::problem::{Answer, Problem, not_retried};
+use crate::openapi::JobPage;
 use crate::server::Shared;
 use crate::submit::Admissions;
-use crate::view::{Admitted, JobShown, WhyView, whys};
+use crate::view::JobShown;
 use crate::wait::{applied, preferred_wait};
+use paceline_apps::api::JobDoc;
+use paceline_apps::api::{Admitted, WhyView, whys};
+use paceline_apps::api::{ApiResult, Problem, not_retried};
 
 /// Jobs of one page, unless it is said.
 const PAGE: usize = 100;
@@ -35,7 +35,7 @@ const MOST_LOOKS: usize = 25;
 #[into_params(parameter_in = Query)]
 pub(crate) struct Wanted {
     /// In this state.
-    #[param(value_type = Option<crate::openapi::StateWord>)]
+    #[param(value_type = Option<paceline_apps::api::StateWord>)]
     state: Option<JobState>,
     /// With a call on this lane.
     lane: Option<String>,
@@ -92,7 +92,7 @@ pub(crate) struct Page {
 pub(crate) async fn list(
     State(shared): State<Shared>,
     wanted: Result<Query<Wanted>, axum::extract::rejection::QueryRejection>,
-) -> Answer<Json<Page>> {
+) -> ApiResult<Json<Page>> {
     let Query(wanted) = wanted.map_err(|error| Problem::malformed(error.body_text()))?;
     let pace = &shared.pace;
     let most = wanted.limit.unwrap_or(PAGE);
@@ -127,7 +127,7 @@ pub(crate) async fn list(
 }
 
 /// Reads a number of a path.
-pub(crate) fn number(text: &str) -> Answer<u64> {
+pub(crate) fn number(text: &str) -> ApiResult<u64> {
     // Beyond what the store can count there is no job.
     let number = text.parse::<u64>().ok().filter(|number| i64::try_from(*number).is_ok());
     number.ok_or_else(|| Problem::malformed("it is known by a whole number"))
@@ -150,7 +150,7 @@ pub(crate) async fn show(
     State(shared): State<Shared>,
     Path(id): Path<String>,
     headers: HeaderMap,
-) -> Answer<Response> {
+) -> ApiResult<Response> {
     let id = number(&id)?;
     let mut view = job(&shared, id).await?;
     let wait = preferred_wait(&headers);
@@ -176,13 +176,17 @@ pub(crate) async fn show(
 }
 
 /// The report of an unfinished job, if it comes in time.
-async fn finished_within(shared: &Shared, id: u64, wait: Duration) -> Answer<Option<Arc<Report>>> {
+async fn finished_within(
+    shared: &Shared,
+    id: u64,
+    wait: Duration,
+) -> ApiResult<Option<Arc<Report>>> {
     let Some(following) = shared.pace.follow(JobId(id)).await? else { return Ok(None) };
     let report = tokio::time::timeout(wait, following.report()).await;
     Ok(report.ok().transpose()?)
 }
 
-async fn job(shared: &Shared, id: u64) -> Answer<JobView> {
+async fn job(shared: &Shared, id: u64) -> ApiResult<JobView> {
     shared.pace.job(JobId(id)).await?.ok_or_else(|| Problem::no_job(id))
 }
 
@@ -206,7 +210,7 @@ pub(crate) struct Whys {
 pub(crate) async fn why(
     State(shared): State<Shared>,
     Path(id): Path<String>,
-) -> Answer<Json<Whys>> {
+) -> ApiResult<Json<Whys>> {
     let id = number(&id)?;
     let view = job(&shared, id).await?;
     Ok(Json(Whys { job: id, why: whys(&shared.pace, &view.why) }))
@@ -244,7 +248,7 @@ pub(crate) enum WithdrawnWord {
 pub(crate) async fn cancel(
     State(shared): State<Shared>,
     Path(id): Path<String>,
-) -> Answer<Json<Withdrawn>> {
+) -> ApiResult<Json<Withdrawn>> {
     let id = number(&id)?;
     let cancelled = match shared.pace.cancel(JobId(id)).await? {
         Cancelled::Job => "job",
@@ -274,11 +278,11 @@ pub(crate) async fn cancel(
 pub(crate) async fn retry(
     State(shared): State<Shared>,
     Path(id): Path<String>,
-) -> Answer<Response> {
+) -> ApiResult<Response> {
     let id = number(&id)?;
     let view = job(&shared, id).await?;
     let kind = &view.stored.record.spec.kind;
-    if ![HTTP_KIND, COMMAND_KIND].contains(&&**kind) {
+    if !shared.kinds.submitted().any(|(name, _)| name == &**kind) {
         let detail = format!("job {id} is of the kind `{kind}`, done once: ask for it anew");
         return Err(Problem::new(StatusCode::CONFLICT, "once", detail).about_job(JobId(id)));
     }

@@ -12,10 +12,10 @@ use paceline::{Lane, Priority, Span};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::body::read;
-use crate::problem::{Answer, Problem, not_changed};
 use crate::server::Shared;
 use crate::view::LaneShown;
+use paceline_apps::api::read;
+use paceline_apps::api::{ApiResult, Problem, not_changed};
 
 /// Limits of one lane.
 const MOST_WINDOWS: usize = 8;
@@ -31,13 +31,13 @@ pub(crate) struct Lanes {
     get, path = "/lanes", tag = "lanes",
     responses((status = 200, description = "All lanes", body = Lanes)),
 )]
-pub(crate) async fn list(State(shared): State<Shared>) -> Answer<Json<Lanes>> {
+pub(crate) async fn list(State(shared): State<Shared>) -> ApiResult<Json<Lanes>> {
     let lanes = shared.pace.lanes().await?;
     let lanes = lanes.iter().map(|lane| LaneShown::of(&shared.pace, lane)).collect();
     Ok(Json(Lanes { lanes }))
 }
 
-async fn one(shared: &Shared, name: &str) -> Answer<Json<LaneShown>> {
+async fn one(shared: &Shared, name: &str) -> ApiResult<Json<LaneShown>> {
     let lanes = shared.pace.lanes().await?;
     let lane = lanes.iter().find(|lane| *lane.name == *name);
     let lane = lane.ok_or_else(|| Problem::no_lane(name))?;
@@ -56,7 +56,7 @@ async fn one(shared: &Shared, name: &str) -> Answer<Json<LaneShown>> {
 pub(crate) async fn show(
     State(shared): State<Shared>,
     Path(name): Path<String>,
-) -> Answer<Json<LaneShown>> {
+) -> ApiResult<Json<LaneShown>> {
     one(&shared, &name).await
 }
 
@@ -208,7 +208,7 @@ pub(crate) async fn change(
     State(shared): State<Shared>,
     Path(name): Path<String>,
     request: Request<Body>,
-) -> Answer<Json<LaneShown>> {
+) -> ApiResult<Json<LaneShown>> {
     let body = shared.json(request).await?;
     let form: LaneForm = read(&body)?;
     if !body.trim_ascii_start().starts_with(b"{") {
@@ -220,7 +220,7 @@ pub(crate) async fn change(
     one(&shared, &name).await
 }
 
-fn done(told: Result<(), ControlError>, name: &str) -> Answer<()> {
+fn done(told: Result<(), ControlError>, name: &str) -> ApiResult<()> {
     told.map_err(|error| match error {
         ControlError::Unknown(_) => Problem::no_lane(name),
         ControlError::Ended(ended) => ended.into(),
@@ -239,7 +239,7 @@ fn done(told: Result<(), ControlError>, name: &str) -> Answer<()> {
 pub(crate) async fn pause(
     State(shared): State<Shared>,
     Path(name): Path<String>,
-) -> Answer<Json<LaneShown>> {
+) -> ApiResult<Json<LaneShown>> {
     done(shared.pace.pause(&name).await, &name)?;
     one(&shared, &name).await
 }
@@ -256,7 +256,7 @@ pub(crate) async fn pause(
 pub(crate) async fn resume(
     State(shared): State<Shared>,
     Path(name): Path<String>,
-) -> Answer<Json<LaneShown>> {
+) -> ApiResult<Json<LaneShown>> {
     done(shared.pace.resume(&name).await, &name)?;
     one(&shared, &name).await
 }
@@ -273,7 +273,7 @@ pub(crate) async fn resume(
 pub(crate) async fn reset(
     State(shared): State<Shared>,
     Path(name): Path<String>,
-) -> Answer<Json<LaneShown>> {
+) -> ApiResult<Json<LaneShown>> {
     done(shared.pace.reset(&name).await, &name)?;
     one(&shared, &name).await
 }

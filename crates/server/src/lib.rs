@@ -1,15 +1,13 @@
 //! The daemon of Paceline: its HTTP API, event stream, metrics, permits and relay over a handle to
 //! a running engine. It keeps nothing that has to survive: that is the engine's.
 //!
-//! [`Doors`] are made before the engine, since permits and the relay have workers of their own;
-//! [`Server`] is made of both, and is asked over a socket ([`Server::serve`]) or without one
+//! [`Kinds`] are made of the tools, before the engine, which needs their workers; [`Server`] is made
+//! of both, and is asked over a socket ([`Server::serve`]) or without one
 //! ([`Server::ask`]).
 
 // What it is made of.
 mod access;
-mod body;
-mod doors;
-mod problem;
+mod kinds;
 mod server;
 
 // What is asked, resource by resource.
@@ -21,10 +19,7 @@ mod jobs;
 mod lanes;
 mod openapi;
 mod permits;
-mod relay;
-mod services;
 mod submit;
-mod turns;
 mod view;
 mod wait;
 
@@ -33,8 +28,8 @@ mod hub;
 mod listen;
 mod meters;
 
-pub use access::{Access, Role, Token, digest};
-pub use doors::Doors;
+pub use access::{Access, Token, digest};
+pub use kinds::Kinds;
 pub use listen::Bounds;
 pub use openapi::document;
 pub use server::{Server, Terms};

@@ -10,7 +10,9 @@ use metrics_util::MetricKindMask;
 use paceline::events::Happened;
 use paceline::lanes::LaneStatus;
 use paceline::{Ended, Paceline};
+use paceline_apps::Sample;
 
+use crate::kinds::Kinds;
 use crate::server::word;
 
 /// Bounds of what calls take, in seconds.
@@ -57,7 +59,7 @@ const COUNTERS: [(&str, &str); 5] = [
     ("paceline_http_requests_total", "Answers of this daemon, by status"),
 ];
 
-const GAUGES: [(&str, &str); 15] = [
+const GAUGES: [(&str, &str); 14] = [
     ("paceline_jobs_unfinished", "Jobs without a report"),
     ("paceline_calls_waiting", "Calls in the queues of lanes"),
     ("paceline_calls_waiting_by_reason", "The same, by what keeps their lanes closed"),
@@ -66,7 +68,6 @@ const GAUGES: [(&str, &str); 15] = [
     ("paceline_jobs_due", "Jobs that are due later"),
     ("paceline_lanes", "Lanes"),
     ("paceline_lanes_cooling", "Lanes that their service, or its failures, closed"),
-    ("paceline_service_last_success_timestamp_seconds", "When a service last succeeded"),
     ("paceline_lane_waiting", "Calls that wait on a lane; lanes beyond 200 are `other`"),
     ("paceline_lane_in_flight", "Attempts on the wire, by lane"),
     ("paceline_lane_paused", "Whether a lane was stopped by hand"),
@@ -76,7 +77,7 @@ const GAUGES: [(&str, &str); 15] = [
 ];
 
 impl Meters {
-    pub(crate) fn new() -> Meters {
+    pub(crate) fn new(kinds: &Kinds) -> Meters {
         // Lanes that templates make come and go: what was not touched for a day is forgotten.
         let builder = PrometheusBuilder::new().set_buckets(&SECONDS).expect("the bounds are there");
         let by_lane = MetricKindMask::COUNTER | MetricKindMask::GAUGE;
@@ -84,8 +85,9 @@ impl Meters {
         for (name, help) in COUNTERS {
             recorder.describe_counter(KeyName::from(name), None, help.into());
         }
-        for (name, help) in GAUGES {
-            recorder.describe_gauge(KeyName::from(name), None, help.into());
+        let of_tools = kinds.tools.iter().flat_map(|tool| tool.gauges());
+        for (name, help) in GAUGES.iter().chain(of_tools) {
+            recorder.describe_gauge(KeyName::from(*name), None, (*help).into());
         }
         let counter = |name: &'static str| recorder.register_counter(&Key::from_name(name), &META);
         let span = |name: &'static str| recorder.register_histogram(&Key::from_name(name), &META);
@@ -157,7 +159,7 @@ impl Meters {
     }
 
     /// Looks at what is only worth a look when somebody asks.
-    pub(crate) async fn look(&self, pace: &Paceline) -> Result<(), Ended> {
+    pub(crate) async fn look(&self, pace: &Paceline, kinds: &Kinds) -> Result<(), Ended> {
         let summary = pace.summary().await?;
         for (name, value) in [
             ("paceline_jobs_unfinished", summary.jobs),
@@ -171,11 +173,10 @@ impl Meters {
         }
         self.look_at_commits(pace);
         self.look_at_lanes(pace, &pace.lanes().await?);
-        for service in pace.services().await? {
-            if let Some(at) = service.record.succeeded_at {
-                let labels = vec![Label::new("service", service.record.name.to_string())];
-                let name = "paceline_service_last_success_timestamp_seconds";
-                self.gauge(name, labels).set(at.wall.0 as f64 / 1e6);
+        for tool in kinds.tools.iter() {
+            for Sample { name, label, value } in tool.measure(pace).await? {
+                let labels = label.map(|(name, value)| Label::new(name, value));
+                self.gauge(name, labels.into_iter().collect()).set(value);
             }
         }
         Ok(())

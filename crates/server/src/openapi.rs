@@ -1,11 +1,13 @@
 //! The OpenAPI document, made from the code.
 
+use axum::Router;
+use paceline_apps::api::{Handle, JobDoc};
 use serde_json::{Value, json};
-use utoipa::openapi::{ComponentsBuilder, InfoBuilder, OpenApi, OpenApiBuilder};
-use utoipa::{PartialSchema, ToSchema};
+use utoipa::ToSchema;
+use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder};
 
 use crate::form::JobForm;
-use crate::view::WhyView;
+use crate::kinds::Kinds;
 
 /// One job, or a list of them.
 #[derive(serde::Deserialize, ToSchema)]
@@ -18,147 +20,6 @@ pub(crate) enum Jobs {
     Many(Vec<JobForm>),
 }
 
-/// A job: its report, or how it stands.
-#[derive(ToSchema)]
-#[schema(as = Job)]
-#[expect(dead_code, reason = "it is only described")]
-pub(crate) struct JobDoc {
-    job: u64,
-    state: StateWord,
-    /// What its outcomes amount to, once it is finished.
-    #[schema(required = false)]
-    answer: AnswerWord,
-    /// Its coverage, lane by lane, once it is finished.
-    calls: Vec<CallDoc>,
-    /// `true`: the job goes on for other callers, and this is what there was at the deadline of the
-    /// request that is answered.
-    #[schema(required = false)]
-    partial: bool,
-    #[schema(required = false)]
-    kind: String,
-    #[schema(required = false)]
-    stages: Vec<Vec<String>>,
-    #[schema(required = false)]
-    priority: crate::form::PriorityWord,
-    #[schema(required = false)]
-    key: String,
-    #[schema(required = false)]
-    tenant: String,
-    #[schema(required = false)]
-    submitted_at: String,
-    #[schema(required = false)]
-    due_at: String,
-    #[schema(required = false)]
-    deadline_at: String,
-    #[schema(required = false)]
-    finished_at: String,
-    /// Why its calls wait, if they do.
-    #[schema(required = false)]
-    why: Vec<WhyView>,
-}
-
-/// What a call came to.
-#[derive(ToSchema)]
-#[schema(as = Call)]
-#[expect(dead_code, reason = "it is only described")]
-pub(crate) struct CallDoc {
-    lane: String,
-    outcome: OutcomeWord,
-    #[schema(required = false)]
-    conclusive: bool,
-    /// Why it was skipped.
-    #[schema(required = false)]
-    reason: String,
-    /// `paused`, if its lane was paused and its `max_wait` did not reach to the end of that.
-    #[schema(required = false)]
-    cause: String,
-    #[schema(required = false)]
-    wait_ms: u64,
-    #[schema(required = false)]
-    max_wait_ms: u64,
-    #[schema(required = false)]
-    start_within_ms: u64,
-    #[schema(required = false)]
-    priority: crate::form::PriorityWord,
-    /// Why it failed: a short stable name.
-    #[schema(required = false)]
-    class: String,
-    #[schema(required = false)]
-    retryable: bool,
-    /// For people.
-    #[schema(required = false)]
-    message: String,
-    /// The job that is the same work.
-    #[schema(required = false)]
-    of: u64,
-    /// The lane it went to.
-    #[schema(required = false)]
-    to: String,
-    /// Real requests.
-    #[schema(required = false)]
-    attempts: u32,
-    #[schema(required = false)]
-    waited_ms: u64,
-    #[schema(required = false)]
-    ran_ms: u64,
-    /// Whether the answer came from the cache.
-    #[schema(required = false)]
-    cached: bool,
-    /// What the worker brought. Of `http`: `status`, `headers`, and `body` or `body_base64`.
-    #[schema(required = false, value_type = crate::openapi::Anything)]
-    value: (),
-}
-
-/// Any JSON.
-pub(crate) struct Anything;
-
-impl PartialSchema for Anything {
-    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
-        use utoipa::openapi::schema::{ObjectBuilder, SchemaType};
-        ObjectBuilder::new().schema_type(SchemaType::AnyValue).into()
-    }
-}
-
-impl ToSchema for Anything {}
-
-/// What became of a job.
-#[derive(ToSchema)]
-#[schema(rename_all = "lowercase")]
-#[expect(dead_code, reason = "it is only described")]
-pub(crate) enum StateWord {
-    Waiting,
-    Running,
-    Done,
-    Failed,
-    Skipped,
-    Cancelled,
-}
-
-/// What the outcomes amount to.
-#[derive(ToSchema)]
-#[schema(rename_all = "lowercase")]
-#[expect(dead_code, reason = "it is only described")]
-pub(crate) enum AnswerWord {
-    Conclusive,
-    All,
-    Empty,
-    Inconclusive,
-}
-
-/// What a call came to.
-#[derive(ToSchema)]
-#[schema(rename_all = "lowercase")]
-#[expect(dead_code, reason = "it is only described")]
-pub(crate) enum OutcomeWord {
-    Done,
-    Empty,
-    Skipped,
-    Failed,
-    Cancelled,
-    Duplicate,
-    Moved,
-}
-
 /// A page of jobs.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it is only described")]
@@ -168,40 +29,43 @@ pub(crate) struct JobPage {
     next: Option<u64>,
 }
 
-/// The payload of a job of the kind `http`: one request.
-#[derive(ToSchema)]
-#[schema(as = HttpPayload)]
-#[expect(dead_code, reason = "it is only described")]
-pub(crate) struct HttpPayload {
-    /// `GET` if it is not said.
-    method: Option<String>,
-    /// A path, with its query, below the url of the lane.
-    #[schema(example = "/item/1")]
-    path: Option<String>,
-    /// A whole address: of the lane's own server, or anywhere public on a lane without a url.
-    url: Option<String>,
-    /// Headers beside those of the lane.
-    headers: Option<std::collections::HashMap<String, String>>,
-    /// A text as it is, anything else as JSON.
-    #[schema(value_type = Option<Object>)]
-    body: Option<Value>,
-    /// A body of any bytes, in place of `body`.
-    body_base64: Option<String>,
-    /// Which answers are conclusive, empty or failed, each a list of a status like 404, a hundred like
-    /// `4xx`, or `{"contains": "words"}`.
-    #[schema(value_type = Option<Object>, example = json!({"empty": [404], "failed": [{"contains": "error"}]}))]
-    expect: Option<Value>,
-    /// `follow`, if it is not said, or `keep`.
-    redirects: Option<String>,
-}
-
-/// What is known before any path is.
+/// The document before any path is added.
 pub(crate) fn beginning() -> OpenApi {
-    let about = "Runs work against services you do not own: at their pace, never past their \
+    let about = "Runs work against upstreams you do not own: at their pace, never past their \
                  limits, and without losing any of it.";
     let info = InfoBuilder::new().title("Paceline").version("1").description(Some(about));
-    let payload = ComponentsBuilder::new().schema("HttpPayload", HttpPayload::schema()).build();
-    OpenApiBuilder::new().info(info.build()).components(Some(payload)).build()
+    OpenApiBuilder::new().info(info.build()).build()
+}
+
+/// The routes of all tools, and the whole document: what `own` and the tools describe.
+pub(crate) fn with_tools(mut own: OpenApi, kinds: &Kinds) -> (Router<Handle>, Value) {
+    let (mut api, mut whole) = (Router::new(), Router::new());
+    for routes in kinds.tools.iter().map(|tool| tool.routes()) {
+        let (router, described) = routes.api.split_for_parts();
+        own = own.nest("/api/v1", described);
+        (api, whole) = (api.merge(router), whole.merge(routes.root));
+    }
+    let components = own.components.get_or_insert_default();
+    for (_, submitted) in kinds.submitted() {
+        let (name, schema) = submitted.schema();
+        components.schemas.insert(name.to_string(), schema);
+    }
+    let mut document = complete(&own);
+    describe_payloads(&mut document, kinds);
+    (whole.nest("/api/v1", api), document)
+}
+
+/// Names the kinds that callers may submit, each with the schema of its payload.
+fn describe_payloads(document: &mut Value, kinds: &Kinds) {
+    let (mut names, mut payloads) = (Vec::new(), Vec::new());
+    for (kind, submitted) in kinds.submitted() {
+        names.push(format!("`{kind}`"));
+        payloads.push(format!("of `{kind}` a `{}`", submitted.schema().0));
+    }
+    let fields = &mut document["components"]["schemas"]["JobRequest"]["properties"];
+    fields["kind"]["description"] = format!("The kind of the job: {}.", names.join(" or ")).into();
+    fields["payload"]["description"] =
+        format!("The input of the worker: {}.", payloads.join(", ")).into();
 }
 
 /// Answers that any path may give, before its own handler is asked.
@@ -252,9 +116,9 @@ pub(crate) fn complete(openapi: &OpenApi) -> Value {
     document
 }
 
-/// The document as it is served, with line breaks for people.
-pub fn document() -> String {
-    let (_, openapi) = crate::server::routes().split_for_parts();
-    let text = serde_json::to_string_pretty(&complete(&openapi));
-    text.unwrap_or_default() + "\n"
+/// The document of a daemon with these kinds, as text with line breaks.
+pub fn document(kinds: &Kinds) -> String {
+    let (_, own) = crate::server::routes().split_for_parts();
+    let (_, document) = with_tools(own, kinds);
+    serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
 }

@@ -18,20 +18,20 @@ use axum::http::{Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use hyper::body::Body as _;
 use paceline::report::JobState;
-use paceline::{Failed, Failure, Job, JobId, Outcome, Priority, Span, Work};
+use paceline::{Failure, Job, JobId, Outcome, Priority, Span, Work};
 use paceline_apps::http::announced::{announced, retry_after};
-use paceline_apps::http::{Refusal, refusal};
+use paceline_apps::http::{Refusal, announcing, refusal};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use self::desk::Payload;
-use crate::body::read;
 use crate::jobs::number;
-use crate::openapi::OutcomeWord;
-use crate::problem::{Answer, Problem};
 use crate::server::Shared;
-use crate::turns::{AT_ONCE, bounded, enter, missed};
-use crate::view::stamp;
+use paceline_apps::api::OutcomeWord;
+use paceline_apps::api::read;
+use paceline_apps::api::stamp;
+use paceline_apps::api::{AT_ONCE, bounded, enter, missed};
+use paceline_apps::api::{ApiResult, Problem};
 
 pub(crate) use self::desk::{PermitWorker, Permits};
 
@@ -51,7 +51,7 @@ const SOON: Duration = Duration::from_secs(2);
 #[schema(as = PermitRequest)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PermitForm {
-    #[schema(value_type = Option<crate::form::PriorityWord>)]
+    #[schema(value_type = Option<paceline_apps::api::PriorityWord>)]
     priority: Option<Priority>,
     /// How long to wait for the turn: 30 s if it is not said, 10 min at most.
     #[schema(example = "10s")]
@@ -95,7 +95,7 @@ pub(crate) async fn grant(
     State(shared): State<Shared>,
     Path(lane): Path<String>,
     request: Request<Body>,
-) -> Answer<Response> {
+) -> ApiResult<Response> {
     // Whoever has no wish sends nothing.
     let form = if request.body().is_end_stream() {
         PermitForm::default()
@@ -107,7 +107,7 @@ pub(crate) async fn grant(
     if ttl == Span::ZERO {
         return Err(Problem::unprocessable("`ttl` is zero: no call could be made"));
     }
-    let mut waiting = shared.doors.permits.wait();
+    let mut waiting = shared.kinds.permits.wait();
     let payload = Payload { permit: waiting.number, ttl_ms: ttl.as_millis() };
     let mut job = Job::new(PERMIT_KIND, &payload).on([&lane]).attempts(1);
     job = job.priority(form.priority.unwrap_or_default());
@@ -167,11 +167,11 @@ pub(crate) async fn settle(
     State(shared): State<Shared>,
     Path(id): Path<String>,
     request: Request<Body>,
-) -> Answer<Json<Settled>> {
+) -> ApiResult<Json<Settled>> {
     let id = number(&id)?;
     let form: SettleForm = read(&shared.json(request).await?)?;
     let (work, outcome) = work(&form, shared.pace.now())?;
-    let (permits, permit) = (&shared.doors.permits, JobId(id));
+    let (permits, permit) = (&shared.kinds.permits, JobId(id));
     if !permits.settle(permit, work.clone()).await {
         let state = permit_state(&shared, permit).await?;
         // One of an earlier process is taken up in a moment.
@@ -188,7 +188,7 @@ pub(crate) async fn settle(
     Ok(Json(Settled { permit: id, outcome }))
 }
 
-async fn permit_state(shared: &Shared, permit: JobId) -> Answer<JobState> {
+async fn permit_state(shared: &Shared, permit: JobId) -> ApiResult<JobState> {
     let known = shared.pace.job(permit).await?;
     let known = known.filter(|job| *job.stored.record.spec.kind == *PERMIT_KIND);
     known.map(|job| job.state).ok_or_else(|| {
@@ -208,7 +208,7 @@ fn not_settled(permit: JobId, state: JobState) -> Problem {
 }
 
 /// What a settlement makes of the call.
-fn work(form: &SettleForm, now: std::time::SystemTime) -> Answer<(Work, &'static str)> {
+fn work(form: &SettleForm, now: std::time::SystemTime) -> ApiResult<(Work, &'static str)> {
     let mut headers = HeaderMap::new();
     for (name, value) in form.headers.iter().flatten() {
         let name = HeaderName::from_bytes(name.as_bytes());
@@ -235,20 +235,16 @@ fn work(form: &SettleForm, now: std::time::SystemTime) -> Answer<(Work, &'static
         Some(status) if good(&status) => {
             (Outcome::done(serde_json::json!({ "status": status.as_u16() })), "done")
         }
-        Some(status) => match refusal(status, wait) {
-            Refusal::Throttled(wait) => (Outcome::refused(wait), "failed"),
-            Refusal::Failed(failure, Some(wait)) => {
-                (Err(Failed::of(failure).retry_after(wait)), "failed")
-            }
-            Refusal::Failed(failure, None) => (Outcome::failed(failure), "failed"),
-        },
+        Some(status) => {
+            let work = match refusal(status, wait) {
+                // Its holder made the call: there is nothing to send again.
+                Refusal::Throttled(wait) => Outcome::refused(wait),
+                refused @ Refusal::Failed(..) => refused.into_work(),
+            };
+            (work, "failed")
+        }
     };
-    let work = match (work, said) {
-        (Ok(outcome), Some(said)) => Ok(outcome.announcing(said)),
-        (Err(failed), Some(said)) => Err(failed.announcing(said)),
-        (work, None) => work,
-    };
-    Ok((work, outcome))
+    Ok((announcing(work, said), outcome))
 }
 
 fn no_retry_after() -> Problem {

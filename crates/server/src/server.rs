@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::{Request, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get};
+use axum::routing::get;
 use axum::{Json, Router};
 use paceline::Paceline;
 use paceline::report::JobState;
@@ -20,13 +20,12 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::access::Access;
-use crate::body::{Bodies, Sent};
-use crate::doors::Doors;
 use crate::hub::Hub;
 use crate::idempotency::InFlight;
+use crate::kinds::Kinds;
 use crate::meters::Meters;
-use crate::problem::{Answer, Problem, shown};
-use crate::{events, health, jobs, lanes, openapi, permits, relay, services, submit};
+use crate::{events, health, jobs, lanes, openapi, permits, submit};
+use paceline_apps::api::{Handle, Problem, shown};
 
 /// What the daemon is told before it answers.
 #[derive(Clone, Debug)]
@@ -49,12 +48,11 @@ impl Default for Terms {
 pub(crate) struct Shared(Arc<Inner>);
 
 pub(crate) struct Inner {
-    pub(crate) pace: Paceline,
-    pub(crate) doors: Doors,
+    handle: Handle,
+    pub(crate) kinds: Kinds,
     access: RwLock<Arc<Access>>,
     /// Told when that changes.
     access_changes: watch::Sender<()>,
-    bodies: Bodies,
     pub(crate) hub: Hub,
     pub(crate) meters: Meters,
     pub(crate) in_flight: InFlight,
@@ -66,6 +64,13 @@ impl std::ops::Deref for Shared {
     type Target = Inner;
     fn deref(&self) -> &Inner {
         &self.0
+    }
+}
+
+impl std::ops::Deref for Inner {
+    type Target = Handle;
+    fn deref(&self) -> &Handle {
+        &self.handle
     }
 }
 
@@ -82,11 +87,6 @@ impl Inner {
     fn access(&self) -> Arc<Access> {
         self.access.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
-
-    /// The body of a request, within its bounds.
-    pub(crate) async fn json(&self, request: Request<Body>) -> Answer<Sent> {
-        self.bodies.json(request, self.pace.now()).await
-    }
 }
 
 /// A state in one word.
@@ -101,7 +101,7 @@ pub(crate) const fn word(state: JobState) -> &'static str {
     }
 }
 
-/// All paths with their descriptions, except the relay, which has none.
+/// The paths of the daemon itself with their descriptions.
 pub(crate) fn routes() -> OpenApiRouter<Shared> {
     let api = OpenApiRouter::new()
         .routes(routes!(submit::submit, jobs::list))
@@ -116,13 +116,6 @@ pub(crate) fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(lanes::reset))
         .routes(routes!(permits::grant))
         .routes(routes!(permits::settle))
-        .routes(routes!(services::list))
-        .routes(routes!(services::show))
-        .routes(routes!(services::output))
-        .routes(routes!(services::run))
-        .routes(routes!(services::reset))
-        .routes(routes!(services::rosters))
-        .routes(routes!(services::show_roster))
         .routes(routes!(health::summary))
         .routes(routes!(events::events))
         // Where scripts look for them too.
@@ -149,23 +142,24 @@ pub struct Server {
 }
 
 impl Server {
-    /// A daemon that is not reached yet. The engine was started with workers of these doors.
-    pub fn new(pace: Paceline, doors: Doors, terms: Terms) -> Server {
+    /// A daemon that does not listen yet. The engine was started with the workers of these kinds.
+    pub fn new(pace: Paceline, kinds: Kinds, terms: Terms) -> Server {
         let (router, openapi) = routes().split_for_parts();
+        let (tools, document) = openapi::with_tools(openapi, &kinds);
+        let handle = Handle::new(pace, terms.max_body);
         let shared = Shared(Arc::new(Inner {
-            pace,
-            doors,
+            handle: handle.clone(),
             access: RwLock::new(Arc::new(terms.access)),
             access_changes: watch::Sender::new(()),
-            bodies: Bodies::new(terms.max_body),
             hub: Hub::new(),
-            meters: Meters::new(),
+            meters: Meters::new(&kinds),
             in_flight: InFlight::default(),
-            document: openapi::complete(&openapi),
+            document,
             stopping: AtomicBool::new(false),
+            kinds,
         }));
         let router = router
-            .route("/to/{*rest}", any(relay::relay))
+            .merge(tools.with_state(handle))
             .fallback(no_path)
             .method_not_allowed_fallback(no_method)
             .layer(middleware::from_fn_with_state(shared.clone(), let_in))

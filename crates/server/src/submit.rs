@@ -17,15 +17,15 @@ use serde::Serialize;
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
-use crate::access::Caller;
-use crate::body::read;
 use crate::form::{JobForm, MOST_JOBS};
 use crate::idempotency::Pass;
 use crate::openapi::Jobs;
-use crate::problem::{Answer, Problem};
 use crate::server::Shared;
-use crate::view::Admitted;
 use crate::wait::{applied, preferred_wait};
+use paceline_apps::api::Admitted;
+use paceline_apps::api::Caller;
+use paceline_apps::api::read;
+use paceline_apps::api::{ApiResult, Problem};
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
@@ -58,7 +58,7 @@ pub(crate) async fn submit(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
     request: Request<Body>,
-) -> Answer<Response> {
+) -> ApiResult<Response> {
     let headers = request.headers().clone();
     let (wait, arrived_at) = (preferred_wait(&headers), Instant::now());
     let body = shared.json(request).await?;
@@ -96,9 +96,9 @@ pub(crate) async fn submit(
 type Wish = Result<Job, Problem>;
 
 /// The jobs of a body; one that cannot be meant and comes alone is a problem by itself.
-fn jobs_of(body: &[u8], shared: &Shared) -> Answer<Vec<Wish>> {
+fn jobs_of(body: &[u8], shared: &Shared) -> ApiResult<Vec<Wish>> {
     if body.trim_ascii_start().first() != Some(&b'[') {
-        let job = read::<JobForm>(body)?.job(&shared.doors)?;
+        let job = read::<JobForm>(body)?.job(&shared.kinds)?;
         return Ok(vec![Ok(job)]);
     }
     let forms: Vec<JobForm> = read(body)?;
@@ -106,11 +106,15 @@ fn jobs_of(body: &[u8], shared: &Shared) -> Answer<Vec<Wish>> {
         let detail = format!("{} jobs in one request: at most {MOST_JOBS}", forms.len());
         return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail));
     }
-    Ok(forms.into_iter().map(|form| form.job(&shared.doors)).collect())
+    Ok(forms.into_iter().map(|form| form.job(&shared.kinds)).collect())
 }
 
 /// Hands jobs in; each is refused for itself.
-async fn admit(shared: &Shared, wishes: Vec<Wish>, pass: Option<&Pass>) -> Answer<Vec<Admitted>> {
+async fn admit(
+    shared: &Shared,
+    wishes: Vec<Wish>,
+    pass: Option<&Pass>,
+) -> ApiResult<Vec<Admitted>> {
     let (mut good, mut problems) = (Vec::with_capacity(wishes.len()), BTreeMap::new());
     let count = wishes.len();
     for (place, wish) in wishes.into_iter().enumerate() {
@@ -141,7 +145,7 @@ async fn admit(shared: &Shared, wishes: Vec<Wish>, pass: Option<&Pass>) -> Answe
 const GRACE: Duration = Duration::from_millis(100);
 
 /// What became of the same jobs the first time, whatever would become of them now.
-fn again(shared: &Shared, body: &[u8], known: Remembered, pass: &Pass) -> Answer<Vec<Admitted>> {
+fn again(shared: &Shared, body: &[u8], known: Remembered, pass: &Pass) -> ApiResult<Vec<Admitted>> {
     pass.compare(&known.mark)?;
     let now = shared.pace.now();
     // The same words as the first time, so each caller has the same deadline again.
@@ -164,7 +168,7 @@ async fn attend(
     told: &mut [Admitted],
     wait: Duration,
     arrived_at: Instant,
-) -> Answer<bool> {
+) -> ApiResult<bool> {
     let until = Instant::now() + wait;
     let mut following = Vec::with_capacity(told.len());
     for admitted in told.iter() {
@@ -194,7 +198,7 @@ async fn attend(
 }
 
 /// What there is by now for a caller whose time is over.
-async fn so_far(shared: &Shared, admitted: &Admitted) -> Answer<Option<Arc<Report>>> {
+async fn so_far(shared: &Shared, admitted: &Admitted) -> ApiResult<Option<Arc<Report>>> {
     let job = admitted.job.expect("what is followed was accepted");
     match shared.pace.follow_within(JobId(job), Duration::ZERO).await? {
         Some(following) => Ok(Some(following.report().await?)),

@@ -2,77 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
-use jiff::Timestamp;
 use paceline::jobs::{DueAt, JobView};
-use paceline::lanes::{LaneStatus, Why};
+use paceline::lanes::LaneStatus;
 use paceline::report::JobState;
-use paceline::{Admission, NotSubmitted, Paceline, Priority, Report, Span, Time};
+use paceline::{Paceline, Priority, Report, Span, Time};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::problem::{Problem, not_submitted};
-
-/// A moment for programs: RFC 3339 in UTC, to the millisecond.
-pub(crate) fn stamp(at: SystemTime) -> String {
-    let at = Timestamp::try_from(at).unwrap_or(Timestamp::MAX);
-    format!("{at:.3}")
-}
-
-/// Why a call waits (W3).
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Why)]
-pub(crate) struct WhyView {
-    /// Which call of the job.
-    call: u16,
-    #[schema(value_type = String)]
-    lane: Arc<str>,
-    /// What it waits for in the first place.
-    #[schema(value_type = Reason)]
-    reason: &'static str,
-    /// Until then at least, where that is known.
-    until: Option<String>,
-    /// Calls that go before it on its lane, counted up to 1,000.
-    ahead: usize,
-    /// What else keeps it.
-    #[schema(value_type = Vec<Reason>)]
-    also: Vec<&'static str>,
-}
-
-/// What a call waits for.
-#[derive(ToSchema)]
-#[schema(rename_all = "snake_case")]
-#[expect(dead_code, reason = "it is only described")]
-pub(crate) enum Reason {
-    Gap,
-    Window,
-    Keep,
-    Group,
-    Cooldown,
-    Backoff,
-    Probe,
-    Busy,
-    Workers,
-    Priority,
-    NotBefore,
-    Paused,
-    Joined,
-    Stage,
-    Room,
-}
-
-pub(crate) fn whys(pace: &Paceline, whys: &[(u16, Why)]) -> Vec<WhyView> {
-    let view = |(call, why): &(u16, Why)| WhyView {
-        call: *call,
-        lane: why.lane.clone(),
-        reason: why.reason.name(),
-        until: why.until.map(|until| stamp(pace.wall(until))),
-        ahead: why.ahead,
-        also: why.also.iter().map(|reason| reason.name()).collect(),
-    };
-    whys.iter().map(view).collect()
-}
+use paceline_apps::api::{Reason, WhyView, stamp, wall, whys};
 
 /// One job: its report, or how it stands.
 #[derive(Debug, Serialize)]
@@ -127,91 +65,6 @@ impl JobShown {
             }),
             deadline_at: Some(record.terms.callers.last()).filter(|it| *it != Time::NEVER).map(at),
             finished_at,
-        }
-    }
-}
-
-/// A moment that already is the wall clock's.
-pub(crate) fn wall(at: paceline::Time) -> SystemTime {
-    SystemTime::UNIX_EPOCH + std::time::Duration::from_micros(at.0)
-}
-
-/// What became of a submitted job.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Admission)]
-pub(crate) struct Admitted {
-    /// Its number; nothing if it was refused.
-    pub(crate) job: Option<u64>,
-    #[schema(value_type = AdmissionWord)]
-    pub(crate) admission: &'static str,
-    /// When to try again, if that may help.
-    pub(crate) retry_at: Option<String>,
-    /// Why it was refused.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) problem: Option<Problem>,
-    /// Its report, if that was waited for and came.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<crate::openapi::JobDoc>)]
-    pub(crate) report: Option<Arc<Report>>,
-    /// How long its own caller wanted to wait at most.
-    #[serde(skip)]
-    pub(crate) time_limit: Option<Duration>,
-}
-
-/// `accepted`: a new job. `joined`: the same work is under way. `replaced`: the waiting job has the
-/// new payload. `refused`: nothing was done.
-#[derive(ToSchema)]
-#[schema(rename_all = "snake_case")]
-#[expect(dead_code, reason = "it is only described")]
-pub(crate) enum AdmissionWord {
-    Accepted,
-    Joined,
-    Replaced,
-    Refused,
-}
-
-impl Admitted {
-    pub(crate) fn of(
-        told: Result<Admission, NotSubmitted>,
-        now: SystemTime,
-    ) -> Result<Admitted, Problem> {
-        let (job, admission) = match told {
-            Ok(Admission::Accepted(job)) => (job, "accepted"),
-            Ok(Admission::Joined(job)) => (job, "joined"),
-            Ok(Admission::Replaced(job)) => (job, "replaced"),
-            Ok(Admission::Duplicate(job)) => {
-                return Err(not_submitted(&NotSubmitted::Duplicate(job), now));
-            }
-            Ok(Admission::Refused { lane, retry_at }) => {
-                let retry_at = retry_at.map(wall);
-                return Err(not_submitted(&NotSubmitted::Full { lane, retry_at }, now));
-            }
-            Ok(Admission::TooLate { wait, retry_at }) => {
-                let retry_at = retry_at.map(wall);
-                return Err(not_submitted(&NotSubmitted::TooLate { wait, retry_at }, now));
-            }
-            Err(error) => return Err(not_submitted(&error, now)),
-        };
-        Ok(Admitted {
-            job: Some(job.0),
-            admission,
-            retry_at: None,
-            problem: None,
-            report: None,
-            time_limit: None,
-        })
-    }
-
-    /// One that was refused, among others that were not.
-    pub(crate) fn refused(problem: Problem) -> Admitted {
-        let retry_at = problem.retry_at().map(str::to_string);
-        Admitted {
-            job: None,
-            admission: "refused",
-            retry_at,
-            problem: Some(problem),
-            report: None,
-            time_limit: None,
         }
     }
 }

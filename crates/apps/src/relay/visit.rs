@@ -29,7 +29,7 @@ pub struct Visit {
 
 /// The head of an answer, and its body as it comes.
 #[derive(Debug)]
-pub struct Answer {
+pub struct Relayed {
     /// Its status.
     pub status: StatusCode,
     /// Its headers, without those of the connection.
@@ -51,7 +51,7 @@ pub struct Broken {
 }
 
 /// The way back.
-pub(super) type Reply = oneshot::Sender<Result<Answer, Broken>>;
+pub(super) type Reply = oneshot::Sender<Result<Relayed, Broken>>;
 
 /// What the job of a visit carries: which one, and what to show of it.
 #[derive(Debug, Deserialize, Serialize)]
@@ -106,7 +106,7 @@ impl Relay {
         &self,
         lane: &str,
         visit: Visit,
-    ) -> (Job, Announced, oneshot::Receiver<Result<Answer, Broken>>) {
+    ) -> (Job, Announced, oneshot::Receiver<Result<Relayed, Broken>>) {
         let (reply, answer) = oneshot::channel();
         let path = visit.path.split('?').next().unwrap_or_default().to_string();
         let method = visit.method.to_string();

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use url::Url;
 
-use super::visit::{Answer, Broken, Payload, Relay, Reply, Visit};
+use super::visit::{Broken, Payload, Relay, Relayed, Reply, Visit};
 use crate::http::announced::{announced, retry_after};
 use crate::http::{Client, Exchange, HttpError, NotSent, Refusal, Upload, announcing, refusal};
 use crate::request::{Ask, Destination};
@@ -39,11 +39,11 @@ const OF_THE_CONNECTION: [&str; 9] = [
 ];
 
 /// Forwards visits.
-pub struct RelayWorker(Relay);
+pub(super) struct RelayWorker(Relay);
 
 impl RelayWorker {
     /// A worker for the visits of this relay.
-    pub fn new(relay: Relay) -> RelayWorker {
+    pub(super) fn new(relay: Relay) -> RelayWorker {
         RelayWorker(relay)
     }
 }
@@ -203,7 +203,7 @@ async fn pass_back(
         headers.insert("content-length", length);
     }
     let (pieces, body) = mpsc::channel(MOST_AHEAD);
-    if reply.send(Ok(Answer { status, headers, body, upstream })).is_err() {
+    if reply.send(Ok(Relayed { status, headers, body, upstream })).is_err() {
         return Err(gone("its caller has left"));
     }
     loop {

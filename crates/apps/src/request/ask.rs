@@ -11,8 +11,10 @@ use hyper::header::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use super::expect::Expect;
+use crate::api::Anything;
 
 /// Headers of one request at most.
 const MOST_HEADERS: usize = 100;
@@ -23,15 +25,17 @@ const LONGEST_TARGET: usize = 8 << 10;
 const NOT_YOURS: [HeaderName; 7] =
     [HOST, CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING, TE, TRAILER, UPGRADE];
 
-/// One request as data.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+/// The payload of a job of the kind `http`: one request.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize, ToSchema)]
+#[schema(as = HttpPayload)]
 #[serde(deny_unknown_fields)]
 pub struct Ask {
-    /// `GET` if it is not said.
+    /// The method. Default: `GET`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
     /// A path, with its query, below the url of the lane.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "/item/1")]
     pub path: Option<String>,
     /// A whole address: of the lane's own server, or anywhere public on a lane without a url.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,18 +45,23 @@ pub struct Ask {
     pub headers: BTreeMap<String, String>,
     /// A text as it is, anything else as JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Anything>)]
     pub body: Option<Value>,
     /// A body of any bytes, in place of `body`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_base64: Option<String>,
-    /// Which answers are conclusive, empty or failed.
+    /// Which responses are conclusive, empty or failed: each a list of a status like 404, a hundred
+    /// like `"4xx"`, or `{"contains": "words"}`.
     #[serde(default, skip_serializing_if = "Expect::is_usual")]
+    #[schema(value_type = Option<Object>, example = json!({"empty": [404], "failed": [{"contains": "error"}]}))]
     pub expect: Expect,
-    /// Whether redirects are followed; they are if it is not said.
+    /// What becomes of a redirect: `follow` (the default), or `keep`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub redirects: Option<Redirects>,
     /// How many redirects led here.
     #[serde(default, skip_serializing_if = "is_zero")]
+    #[schema(ignore)]
     pub hops: u8,
 }
 

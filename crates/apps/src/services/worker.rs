@@ -53,14 +53,14 @@ impl Tasks {
 }
 
 /// Runs services.
-pub struct ServiceWorker {
+pub(super) struct ServiceWorker {
     tasks: Tasks,
     http: Arc<HttpWorker>,
 }
 
 impl ServiceWorker {
     /// A worker for these services; those that are requests are made by `http`.
-    pub fn new(tasks: Tasks, http: Arc<HttpWorker>) -> ServiceWorker {
+    pub(super) fn new(tasks: Tasks, http: Arc<HttpWorker>) -> ServiceWorker {
         ServiceWorker { tasks, http }
     }
 }

@@ -9,7 +9,7 @@ use paceline_core::Portion;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-use super::keys::{Key, SECTIONS, keys_of, section_names};
+use super::keys::{Key, keys_of, section_names, sections};
 use super::nearest::nearest;
 
 /// Mistakes that are told at once.
@@ -32,23 +32,23 @@ pub struct Mistake {
 }
 
 /// The text of one file, and the mistakes found in it so far.
-pub(super) struct Notes<'t> {
+pub(crate) struct Notes<'t> {
     file: String,
     bytes: &'t [u8],
     found: Vec<(usize, String)>,
 }
 
 impl<'t> Notes<'t> {
-    pub(super) fn new(file: &Path, bytes: &'t [u8]) -> Notes<'t> {
+    pub(crate) fn new(file: &Path, bytes: &'t [u8]) -> Notes<'t> {
         Notes { file: file.display().to_string(), bytes, found: Vec::new() }
     }
 
-    pub(super) fn text(&mut self) -> Option<&'t str> {
+    pub(crate) fn text(&mut self) -> Option<&'t str> {
         let text = std::str::from_utf8(self.bytes);
         text.map_err(|error| self.note(error.valid_up_to(), "this is not UTF-8 text")).ok()
     }
 
-    pub(super) fn parse(&mut self, text: &'t str) -> Option<Spanned<DeTable<'t>>> {
+    pub(crate) fn parse(&mut self, text: &'t str) -> Option<Spanned<DeTable<'t>>> {
         let parsed = DeTable::parse(text);
         let note = |error: toml::de::Error| {
             let what = error.message().lines().collect::<Vec<_>>().join(", ");
@@ -58,23 +58,23 @@ impl<'t> Notes<'t> {
     }
 
     /// Notes a mistake at a byte of the text.
-    pub(super) fn note(&mut self, at: usize, what: impl Into<String>) {
+    pub(crate) fn note(&mut self, at: usize, what: impl Into<String>) {
         if !self.full() {
             self.found.push((at, what.into()));
         }
     }
 
     /// Whether more mistakes are of no interest: loops over outside names stop here.
-    pub(super) fn full(&self) -> bool {
+    pub(crate) fn full(&self) -> bool {
         self.found.len() >= MOST_NOTED
     }
 
     /// Mistakes so far: whoever reads on can tell whether a part was read without one.
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.found.len()
     }
 
-    pub(super) fn finish(mut self) -> Result<(), Vec<Mistake>> {
+    pub(crate) fn finish(mut self) -> Result<(), Vec<Mistake>> {
         self.found.sort_by_key(|&(at, _)| at);
         self.found.truncate(MOST_TOLD);
         let found = std::mem::take(&mut self.found);
@@ -95,23 +95,23 @@ impl<'t> Notes<'t> {
 }
 
 /// One table of the document, by its path.
-pub(super) struct Section<'a> {
+pub(crate) struct Section<'a> {
     path: String,
     table: &'a DeTable<'a>,
 }
 
 impl<'a> Section<'a> {
-    pub(super) fn root(table: &'a DeTable<'a>) -> Section<'a> {
+    pub(crate) fn root(table: &'a DeTable<'a>) -> Section<'a> {
         Section { path: String::new(), table }
     }
 
     /// Its path, as in the file.
-    pub(super) fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         &self.path
     }
 
     /// The path of one of its keys, as in the file.
-    pub(super) fn path_of(&self, key: &str) -> String {
+    pub(crate) fn path_of(&self, key: &str) -> String {
         let bare = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
         let plain = !key.is_empty() && key.bytes().all(bare);
         let key = if plain { shown(key) } else { format!("\"{}\"", shown(key)) };
@@ -119,7 +119,7 @@ impl<'a> Section<'a> {
     }
 
     /// Its entries in the order of the file, each with its key's place.
-    pub(super) fn entries(&self) -> Vec<(&'a str, usize, &'a Spanned<DeValue<'a>>)> {
+    pub(crate) fn entries(&self) -> Vec<(&'a str, usize, &'a Spanned<DeValue<'a>>)> {
         let entry = |(key, value): (&'a Spanned<_>, _)| {
             let name: &std::borrow::Cow<'a, str> = key.get_ref();
             (name.as_ref(), key.span().start, value)
@@ -129,17 +129,17 @@ impl<'a> Section<'a> {
         entries
     }
 
-    pub(super) fn value(&self, key: &str) -> Option<&'a Spanned<DeValue<'a>>> {
+    pub(crate) fn value(&self, key: &str) -> Option<&'a Spanned<DeValue<'a>>> {
         self.table.get(key)
     }
 
     /// Where the value of `key` stands; the start of the file without one.
-    pub(super) fn place(&self, key: &str) -> usize {
+    pub(crate) fn place(&self, key: &str) -> usize {
         self.value(key).map_or(0, |value| value.span().start)
     }
 
     /// Notes sections that do not exist. For the root.
-    pub(super) fn check_sections(&self, notes: &mut Notes<'_>) {
+    pub(crate) fn check_sections(&self, notes: &mut Notes<'_>) {
         let names = section_names();
         let known = || names.iter().copied();
         for (name, at, value) in self.entries() {
@@ -161,12 +161,12 @@ impl<'a> Section<'a> {
     }
 
     /// Notes keys that are not among those of `section`.
-    pub(super) fn check_keys(&self, section: &str, notes: &mut Notes<'_>) {
+    pub(crate) fn check_keys(&self, section: &str, notes: &mut Notes<'_>) {
         self.check_names(&keys_of(section), notes);
     }
 
     /// Notes keys that are not among `known`.
-    pub(super) fn check_names(&self, known: &[&'static str], notes: &mut Notes<'_>) {
+    pub(crate) fn check_names(&self, known: &[&'static str], notes: &mut Notes<'_>) {
         for (name, at, _) in self.entries() {
             if known.contains(&name) {
                 continue;
@@ -185,7 +185,7 @@ impl<'a> Section<'a> {
     }
 
     /// The table under `key`; a mistake if it is something else.
-    pub(super) fn section(&self, key: &str, notes: &mut Notes<'_>) -> Option<Section<'a>> {
+    pub(crate) fn section(&self, key: &str, notes: &mut Notes<'_>) -> Option<Section<'a>> {
         let value = self.value(key)?;
         let Some(table) = value.get_ref().as_table() else {
             return self.refuse(key, value, "a table", notes);
@@ -193,7 +193,7 @@ impl<'a> Section<'a> {
         Some(Section { path: self.path_of(key), table })
     }
 
-    pub(super) fn array(
+    pub(crate) fn array(
         &self,
         key: &str,
         what: &str,
@@ -203,18 +203,18 @@ impl<'a> Section<'a> {
         value.get_ref().as_array().or_else(|| self.refuse(key, value, what, notes))
     }
 
-    pub(super) fn text(&self, key: &str, what: &str, notes: &mut Notes<'_>) -> Option<&'a str> {
+    pub(crate) fn text(&self, key: &str, what: &str, notes: &mut Notes<'_>) -> Option<&'a str> {
         let value = self.value(key)?;
         value.get_ref().as_str().or_else(|| self.refuse(key, value, what, notes))
     }
 
-    pub(super) fn flag(&self, key: &str, notes: &mut Notes<'_>) -> Option<bool> {
+    pub(crate) fn flag(&self, key: &str, notes: &mut Notes<'_>) -> Option<bool> {
         let value = self.value(key)?;
         value.get_ref().as_bool().or_else(|| self.refuse(key, value, "true or false", notes))
     }
 
     /// A whole number in `range`.
-    pub(super) fn whole(
+    pub(crate) fn whole(
         &self,
         key: &str,
         range: RangeInclusive<u32>,
@@ -229,7 +229,7 @@ impl<'a> Section<'a> {
     }
 
     /// A number from 0 to 1.
-    pub(super) fn portion(&self, key: &str, notes: &mut Notes<'_>) -> Option<Portion> {
+    pub(crate) fn portion(&self, key: &str, notes: &mut Notes<'_>) -> Option<Portion> {
         let value = self.value(key)?;
         let number = match value.get_ref() {
             DeValue::Float(float) => float.as_str().parse::<f64>().ok(),
@@ -240,7 +240,7 @@ impl<'a> Section<'a> {
     }
 
     /// A text that `T` can read; `what` says what it is to those who wrote something else.
-    pub(super) fn parsed<T>(&self, key: &str, what: &str, notes: &mut Notes<'_>) -> Option<T>
+    pub(crate) fn parsed<T>(&self, key: &str, what: &str, notes: &mut Notes<'_>) -> Option<T>
     where
         T: FromStr<Err: Display>,
     {
@@ -252,7 +252,7 @@ impl<'a> Section<'a> {
     }
 
     /// One of a few words.
-    pub(super) fn choice<T: Copy>(
+    pub(crate) fn choice<T: Copy>(
         &self,
         key: &str,
         words: [(&str, T); 2],
@@ -271,7 +271,7 @@ impl<'a> Section<'a> {
     }
 
     /// Notes that the value of `key` is not what it must be.
-    pub(super) fn refuse<T>(
+    pub(crate) fn refuse<T>(
         &self,
         key: &str,
         value: &Spanned<DeValue<'_>>,
@@ -288,12 +288,12 @@ impl<'a> Section<'a> {
 }
 
 /// The table `table` that stands in an array under `path`.
-pub(super) fn element<'a>(path: &str, table: &'a DeTable<'a>) -> Section<'a> {
+pub(crate) fn element<'a>(path: &str, table: &'a DeTable<'a>) -> Section<'a> {
     Section { path: path.to_string(), table }
 }
 
 /// A whole number, however it is written.
-pub(super) fn whole(value: &DeValue<'_>) -> Option<i128> {
+pub(crate) fn whole(value: &DeValue<'_>) -> Option<i128> {
     let integer = value.as_integer()?;
     i128::from_str_radix(integer.as_str(), integer.radix()).ok()
 }
@@ -318,7 +318,7 @@ impl Display for Told<'_> {
 /// The section in which `key` would be known.
 fn home_of(key: &str) -> Option<String> {
     let holds = |keys: &[Key]| keys.iter().any(|known| known.name == key);
-    let home = SECTIONS.iter().find(|section| holds(section.keys))?;
+    let home = sections().find(|section| holds(section.keys))?;
     let name = home.example.map(|_| ".NAME").unwrap_or_default();
     Some(format!("it belongs in `[{}{name}]`", home.section))
 }
@@ -328,7 +328,7 @@ fn listed(words: impl Iterator<Item = String>) -> String {
 }
 
 /// Outside text as it may stand in a sentence: one line, bounded.
-pub(super) fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     let mut short: String = text.chars().take(60).flat_map(char::escape_debug).collect();
     if text.chars().nth(60).is_some() {
         short.push_str("...");

@@ -1,8 +1,10 @@
 //! Every key, its default and its explanation: what is printed, suggested and known.
 
+use crate::tools::Tools;
+
 /// What a key is worth if nobody sets it.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Value {
+pub(crate) enum Value {
     /// This, as TOML.
     Default(&'static str),
     /// Nothing fixed; this is how it is written.
@@ -12,33 +14,33 @@ pub(super) enum Value {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Key {
-    pub(super) name: &'static str,
-    pub(super) value: Value,
-    pub(super) says: &'static str,
+pub(crate) struct Key {
+    pub(crate) name: &'static str,
+    pub(crate) value: Value,
+    pub(crate) says: &'static str,
 }
 
 /// One section: a table of keys, or a table of such tables by name.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reference {
-    pub(super) section: &'static str,
+pub(crate) struct Reference {
+    pub(crate) section: &'static str,
     /// For tables by name: the name in the example.
-    pub(super) example: Option<&'static str>,
-    pub(super) says: &'static str,
-    pub(super) keys: &'static [Key],
+    pub(crate) example: Option<&'static str>,
+    pub(crate) says: &'static str,
+    pub(crate) keys: &'static [Key],
 }
 
-const fn default(name: &'static str, value: &'static str, says: &'static str) -> Key {
+pub(crate) const fn default(name: &'static str, value: &'static str, says: &'static str) -> Key {
     Key { name, value: Value::Default(value), says }
 }
 
-const fn example(name: &'static str, value: &'static str, says: &'static str) -> Key {
+pub(crate) const fn example(name: &'static str, value: &'static str, says: &'static str) -> Key {
     Key { name, value: Value::Example(value), says }
 }
 
 /// The keys of one section, which may be told in two parts.
-pub(super) fn keys_of(section: &str) -> Vec<&'static str> {
-    let parts = SECTIONS.iter().filter(|part| part.section == section);
+pub(crate) fn keys_of(section: &str) -> Vec<&'static str> {
+    let parts = sections().filter(|part| part.section == section);
     let mut names = Vec::new();
     for key in parts.flat_map(|part| part.keys) {
         if !names.contains(&key.name) {
@@ -49,16 +51,21 @@ pub(super) fn keys_of(section: &str) -> Vec<&'static str> {
 }
 
 /// The names of all sections.
-pub(super) fn section_names() -> Vec<&'static str> {
-    let mut names: Vec<_> = SECTIONS.iter().map(|part| part.section).collect();
+pub(crate) fn section_names() -> Vec<&'static str> {
+    let mut names: Vec<_> = sections().map(|part| part.section).collect();
     names.dedup();
     names
 }
 
 /// The keys of a limit that is written as a table.
-pub(super) const LIMIT_KEYS: [&str; 3] = ["limit", "keep", "spread"];
+pub(crate) const LIMIT_KEYS: [&str; 3] = ["limit", "keep", "spread"];
 
-pub(super) const SECTIONS: &[Reference] = &[
+/// All sections: those of the program, then those of the tools.
+pub(crate) fn sections() -> impl Iterator<Item = &'static Reference> {
+    SECTIONS.iter().chain(Tools::reference())
+}
+
+const SECTIONS: &[Reference] = &[
     Reference {
         section: "store",
         example: None,
@@ -265,89 +272,6 @@ pub(super) const SECTIONS: &[Reference] = &[
             ),
             example("limits", r#"["3/s"]"#, "Calls per window over all its lanes."),
             example("in_flight", "4", "Calls at once over all its lanes."),
-        ],
-    },
-    Reference {
-        section: "services",
-        example: Some("example"),
-        says: "Work that comes again: `paceline services`. When it is due is the service's own; a roster runs it.",
-        keys: &[
-            example(
-                "run",
-                r#"["./crawl.sh", "--fast"]"#,
-                "The program and its arguments, in the directory of this file. It has no input, and a process group of its own, which is ended with it.",
-            ),
-            example(
-                "every",
-                r#""24h""#,
-                "Due so long after its last success. Without it: at every check of its roster.",
-            ),
-            example(
-                "lane",
-                r#""example""#,
-                "The lane that paces it. Without it: none, but it never runs twice at once.",
-            ),
-            default("timeout", r#""1h""#, "How long one try may take before it is ended."),
-            default("retries", "0", "Tries after the first if a run fails."),
-        ],
-    },
-    Reference {
-        section: "services",
-        example: Some("by_cron"),
-        says: "The same with a request in place of a program, and by the clock in place of `every`.",
-        keys: &[
-            example(
-                "get",
-                r#""https://example.org/feed""#,
-                "An address, or a path below the url of its lane. A redirect to another server needs a lane of that server.",
-            ),
-            example(
-                "cron",
-                r#""0 3 * * mon-fri""#,
-                "Minute, hour, day of the month, month, day of the week. A fixed time that the clock skips comes right after; one that it shows twice counts once.",
-            ),
-            example(
-                "tz",
-                r#""Europe/Sofia""#,
-                "The time zone of `cron`. Without it: that of the system.",
-            ),
-        ],
-    },
-    Reference {
-        section: "services",
-        example: Some("hook"),
-        says: "And one that is told something.",
-        keys: &[example("post", r#""https://example.org/hook""#, "As `get`, with POST.")],
-    },
-    Reference {
-        section: "rosters",
-        example: Some("example"),
-        says: "A list of services that are run one after another, those that are due.",
-        keys: &[
-            default(
-                "check",
-                r#""1m""#,
-                "How long from the end of one pass to the next look for what is due; not how often a service runs.",
-            ),
-            example("services", r#"["example", "by_cron"]"#, "What it runs, in this order."),
-        ],
-    },
-    Reference {
-        section: "commands",
-        example: Some("example"),
-        says: "A program that jobs of the kind `command` may name. They hand it an input, as JSON in the variable PACELINE_INPUT, and never an argument.",
-        keys: &[
-            example(
-                "run",
-                r#"["./look-up.sh", "--fast"]"#,
-                "The program and its arguments, run as that of a service. What it says is the answer, the last 64 KiB of it.",
-            ),
-            default("timeout", r#""1h""#, "How long one try may take before it is ended."),
-            example(
-                "empty",
-                "[4]",
-                "Exit codes that say: there is nothing. Others than 0 are failures.",
-            ),
         ],
     },
 ];

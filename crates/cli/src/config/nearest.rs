@@ -6,7 +6,7 @@ const LONGEST_WORD: usize = 40;
 const MOST_WORDS: usize = 200;
 
 /// The known word nearest to `wrong`, if one is near.
-pub(super) fn nearest<'a>(
+pub(crate) fn nearest<'a>(
     wrong: &str,
     known: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::keys::{Key, Reference, SECTIONS, Value};
+use super::keys::{Key, Reference, Value, sections};
 
 /// Columns that an explanation fills.
 const WIDTH: usize = 96;
@@ -22,7 +22,7 @@ pub fn print() -> String {
         &mut text,
         "Spans are written 250ms, 90s, 1h30m; rates 2/s, 100/min, 5000/d, 3/5s; sizes 64KiB, 10MiB.",
     );
-    for section in SECTIONS {
+    for section in sections() {
         print_section(&mut text, section);
     }
     text

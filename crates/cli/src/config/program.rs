@@ -11,7 +11,7 @@ const MOST_ARGUMENTS: usize = 1_000;
 const PROGRAM: &str = "a list of texts: a program and its arguments";
 
 /// Reads `run`. Where it runs is known when all of the file was read.
-pub(super) fn read_program(section: &Section<'_>, notes: &mut Notes<'_>) -> Option<Program> {
+pub(crate) fn read_program(section: &Section<'_>, notes: &mut Notes<'_>) -> Option<Program> {
     let run = read_texts(section, "run", PROGRAM, notes)?;
     let path = section.path_of("run");
     if is_empty(section, "run") {
@@ -24,13 +24,13 @@ pub(super) fn read_program(section: &Section<'_>, notes: &mut Notes<'_>) -> Opti
 }
 
 /// Whether a list has nothing in it, rather than nothing that could be read.
-pub(super) fn is_empty(section: &Section<'_>, key: &str) -> bool {
+pub(crate) fn is_empty(section: &Section<'_>, key: &str) -> bool {
     let array = section.value(key).and_then(|value| value.get_ref().as_array());
     array.is_some_and(|array| array.is_empty())
 }
 
 /// A list of texts without zero bytes.
-pub(super) fn read_texts(
+pub(crate) fn read_texts(
     section: &Section<'_>,
     key: &str,
     what: &str,

@@ -3,8 +3,9 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use data_encoding::HEXLOWER_PERMISSIVE;
+use paceline_apps::api::Role;
 use paceline_core::{Span, check_name};
-use paceline_server::{Role, Token};
+use paceline_server::Token;
 
 use super::Config;
 use super::document::{Notes, Section, shown};

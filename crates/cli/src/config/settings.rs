@@ -10,7 +10,7 @@ use super::document::{Notes, Section};
 use super::size::Size;
 
 /// The most of anything that is counted in a setting.
-pub(super) const MOST: u32 = 100_000_000;
+pub(crate) const MOST: u32 = 100_000_000;
 /// Workers at most.
 const MOST_WORKERS: u32 = 100_000;
 /// Lanes at most.
@@ -18,11 +18,11 @@ const MOST_LANES: u32 = 1_000_000;
 /// The largest payload that may be allowed.
 const LARGEST_PAYLOAD: Size = Size(256 << 20);
 
-pub(super) const SPAN: &str = "a span of time like \"90s\"";
-pub(super) const SIZE: &str = "a size like \"10MiB\"";
+pub(crate) const SPAN: &str = "a span of time like \"90s\"";
+pub(crate) const SIZE: &str = "a size like \"10MiB\"";
 
 /// Reads `[store]`.
-pub(super) fn read_store(config: &mut Config, root: &Section<'_>, notes: &mut Notes<'_>) {
+pub(crate) fn read_store(config: &mut Config, root: &Section<'_>, notes: &mut Notes<'_>) {
     if let Some(store) = root.section("store", notes) {
         store.check_keys("store", notes);
         if store.value("url").is_some() {
@@ -41,7 +41,7 @@ pub(super) fn read_store(config: &mut Config, root: &Section<'_>, notes: &mut No
 }
 
 /// Reads `[workers]`, `[queue]` and `[cache]`, and whether they fit together.
-pub(super) fn read_settings(config: &mut Config, root: &Section<'_>, notes: &mut Notes<'_>) {
+pub(crate) fn read_settings(config: &mut Config, root: &Section<'_>, notes: &mut Notes<'_>) {
     let before = notes.count();
     read_workers(config, root, notes);
     read_queue(config, root, notes);
@@ -100,7 +100,7 @@ fn read_cache(config: &mut Config, root: &Section<'_>, notes: &mut Notes<'_>) {
 }
 
 /// A number above zero.
-pub(super) fn count(
+pub(crate) fn count(
     section: &Section<'_>,
     key: &str,
     most: u32,
@@ -110,7 +110,7 @@ pub(super) fn count(
 }
 
 /// A span above zero; `hint` says what to do instead of writing zero.
-pub(super) fn above_zero(
+pub(crate) fn above_zero(
     section: &Section<'_>,
     key: &str,
     hint: &str,
@@ -124,7 +124,7 @@ pub(super) fn above_zero(
     Some(span)
 }
 
-pub(super) fn set<T>(setting: &mut T, value: Option<T>) {
+pub(crate) fn set<T>(setting: &mut T, value: Option<T>) {
     if let Some(value) = value {
         *setting = value;
     }

@@ -1,6 +1,8 @@
 //! Mistakes and the sentence that each one gets; defaults that read back.
 
 use super::*;
+use crate::services::WhenConfig;
+use paceline_apps::services::Act;
 use paceline_core::{AcrossLanes, GapFrom, Portion, Priority};
 use proptest::prelude::*;
 
@@ -426,7 +428,7 @@ fn services_and_rosters_are_read() {
         services = ["report", "crawl"]
         "#,
     );
-    let [crawl, report] = &config.services[..] else { panic!("two services") };
+    let [crawl, report] = &config.tools.services.services[..] else { panic!("two services") };
     assert_eq!(crawl.when, WhenConfig::Every(Span::days(1)));
     assert_eq!((crawl.lane.as_deref(), crawl.retries), (Some("shop"), 2));
     assert_eq!(crawl.task.timeout, std::time::Duration::from_mins(30));
@@ -436,7 +438,7 @@ fn services_and_rosters_are_read() {
     assert_eq!(crawl.task.act, Act::Run(program));
     assert!(matches!(&report.when, WhenConfig::Cron(text, _) if text == "0 3 * * mon-fri"));
     assert_eq!(report.task.timeout, std::time::Duration::from_hours(1));
-    let nightly = &config.rosters[0];
+    let nightly = &config.tools.services.rosters[0];
     assert_eq!(
         (nightly.check, &nightly.services[..]),
         (Span::hours(1), &["report".to_string(), "crawl".to_string()][..])
@@ -508,7 +510,7 @@ fn commands_are_read_and_run_in_the_directory_of_the_file() {
                 [commands.other]\nrun = ['other']";
     let file = Path::new("/etc/paceline/paceline.toml");
     let config = Config::parse(file, text.as_bytes(), &Surroundings::default()).expect("right");
-    let [look_up, other] = &config.commands[..] else { panic!("two commands") };
+    let [look_up, other] = &config.tools.command.0[..] else { panic!("two commands") };
     assert_eq!((look_up.name.as_str(), other.name.as_str()), ("look-up", "other"));
     assert_eq!(look_up.task.program.run, ["./look-up.sh", ""]);
     assert_eq!(look_up.task.program.directory, Path::new("/etc/paceline"));
@@ -517,7 +519,7 @@ fn commands_are_read_and_run_in_the_directory_of_the_file() {
         (Span::secs(5).into(), &[4, 255][..])
     );
     assert_eq!((other.task.timeout, other.task.empty.len()), (Span::hours(1).into(), 0));
-    assert_eq!(right(text).commands[0].task.program.directory, Path::new("."));
+    assert_eq!(right(text).tools.command.0[0].task.program.directory, Path::new("."));
 }
 
 #[test]
@@ -570,7 +572,7 @@ fn services_that_could_never_run_are_mistakes() {
         check(&format!("{shop}post = '{elsewhere}'"), &format!("5:8: {away}"));
     }
     for there in ["https://a.example/v1/x", "/x?y=z"] {
-        assert_eq!(right(&format!("{shop}post = '{there}'")).services.len(), 1);
+        assert_eq!(right(&format!("{shop}post = '{there}'")).tools.services.services.len(), 1);
     }
     let host = "[lanes.'host:*']\n[services.a]\nget = 'https://a.example/'\nlane = ";
     check(
@@ -578,7 +580,7 @@ fn services_that_could_never_run_are_mistakes() {
         "3:7: `services.a.get` is not an address of the lane `host:b.example`: its own is \
          `host:a.example`",
     );
-    assert_eq!(right(&format!("{host}'host:a.example'")).services.len(), 1);
+    assert_eq!(right(&format!("{host}'host:a.example'")).tools.services.services.len(), 1);
     check(
         &format!("{host}'host:*'"),
         "4:8: `services.a.lane`: `host:*` is a template: write the whole name of a lane, as \

@@ -33,7 +33,7 @@ impl OwnPort {
         let address = listener.local_addr()?;
         let access = Access { tokens: vec![owner.admits()?], hosts: Vec::new() };
         let terms = Terms { access, max_body: config.server.max_body() };
-        let server = Server::new(engine.pace.clone(), engine.doors.clone(), terms);
+        let server = Server::new(engine.pace.clone(), engine.kinds.clone(), terms);
         let bounds = Bounds { connections: MOST_CONNECTIONS, ..Bounds::default() };
         let (over, ends) = oneshot::channel();
         let mut answers = JoinSet::new();

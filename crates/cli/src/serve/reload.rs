@@ -2,7 +2,6 @@
 
 use paceline::Lane;
 use paceline::lanes::ChangeError;
-use paceline::services::SetServicesError;
 use sd_notify::NotifyState;
 
 use super::Up;
@@ -37,7 +36,7 @@ impl Up {
         // What was a secret stays one: its lane may still have work.
         fresh.hide(&self.config.hidden);
         let access = self.owner.access(&fresh.server)?;
-        self.engine.known.add(&fresh, For::Rosters)?;
+        self.engine.live.renew(&fresh, For::Rosters)?;
         self.server.set_access(access);
         Ok(fresh)
     }
@@ -67,24 +66,8 @@ impl Up {
                 tracing::warn!(lane = name, "no longer configured: it is gone at the next start");
             }
         }
-        for command in &config.commands {
-            if !fresh.commands.iter().any(|it| it.name == command.name) {
-                let name = &command.name;
-                tracing::warn!(
-                    command = name,
-                    "no longer configured: it is gone at the next start"
-                );
-            }
-        }
-        let services = fresh.services.iter().map(crate::config::ServiceConfig::service).collect();
-        let rosters = fresh.rosters.iter().map(crate::config::RosterConfig::roster).collect();
-        match pace.set_services(services, rosters).await {
-            Ok(()) => {}
-            Err(SetServicesError::Ended(ended)) => return Err(ended.into()),
-            Err(error) => {
-                let error = error.to_string();
-                tracing::error!(error, "services and rosters stay as they were");
-            }
+        for tool in fresh.tools.each() {
+            tool.reload(&config.tools, pace).await?;
         }
         config.server.tokens.clone_from(&fresh.server.tokens);
         config.server.hosts.clone_from(&fresh.server.hosts);
@@ -98,10 +81,9 @@ impl Up {
                 "groups, workers, queue, store and the server's bounds change at the next start"
             );
         }
-        let (lanes, services) = (fresh.lanes.len(), fresh.services.len());
-        tracing::info!(lanes, services, "the configuration was read again");
-        (config.lanes, config.services) = (fresh.lanes, fresh.services);
-        (config.rosters, config.commands) = (fresh.rosters, fresh.commands);
+        let lanes = fresh.lanes.len();
+        tracing::info!(lanes, tools = fresh.tools.counted(), "the configuration was read again");
+        (config.lanes, config.tools) = (fresh.lanes, fresh.tools);
         config.hidden = fresh.hidden;
         Ok(())
     }

@@ -49,12 +49,18 @@ async fn stop(pace: &Paceline, mut signals: Signals) -> anyhow::Result<()> {
 
 /// Starts an engine that runs the rosters, and listens to it from before the first run begins.
 async fn start_rosters(config: &Config) -> anyhow::Result<(Engine, Receiver<Event>)> {
-    if config.rosters.is_empty() {
+    if config.tools.services.rosters.is_empty() {
         let what = "no roster is configured: add `[rosters.NAME]` with a list of services";
         return Err(Usage(what.to_string()).into());
     }
-    for service in &config.services {
-        if !config.rosters.iter().any(|roster| roster.services.contains(&service.name)) {
+    for service in &config.tools.services.services {
+        if !config
+            .tools
+            .services
+            .rosters
+            .iter()
+            .any(|roster| roster.services.contains(&service.name))
+        {
             let name = &service.name;
             say(format_args!("`{name}` is on no roster: it runs only by `services run {name}`"));
         }
@@ -84,7 +90,8 @@ pub(super) async fn rosters(config: &Config, form: Form) -> anyhow::Result<Exit>
     let failed = |error| say(format_args!("cannot be asked while it runs: {error:#}"));
     let mut port = port.map_err(failed).ok();
     let mut signals = signals()?;
-    let (rosters, services) = (config.rosters.len(), config.services.len());
+    let (rosters, services) =
+        (config.tools.services.rosters.len(), config.tools.services.services.len());
     say(format_args!("rosters: {rosters}, services: {services}; Ctrl-C stops"));
     let told = tokio::select! {
         () = signals.next() => None,
@@ -193,8 +200,8 @@ async fn asked(client: &Client, name: &str, form: Form) -> anyhow::Result<Exit> 
 /// Runs one service now, whatever its timing.
 pub(super) async fn one(config: &Config, name: &str, form: Form) -> anyhow::Result<Exit> {
     let started = async {
-        if config.services.iter().all(|service| service.name != name) {
-            let names = config.services.iter().map(|service| service.name.as_str());
+        if config.tools.services.services.iter().all(|service| service.name != name) {
+            let names = config.tools.services.services.iter().map(|service| service.name.as_str());
             return Err(no_service(name, names));
         }
         start(config, For::Calls).await

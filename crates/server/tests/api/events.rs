@@ -198,7 +198,7 @@ async fn a_stream_ends_when_others_are_let_in_than_before() {
     let token = paceline_server::Token {
         name: "one".to_string(),
         sha256,
-        role: paceline_server::Role::Read,
+        role: paceline_apps::api::Role::Read,
     };
     daemon.server.set_access(paceline_server::Access { tokens: vec![token], hosts: Vec::new() });
     let mut rest = Vec::new();

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use paceline_server::{Access, Role, Token};
+use paceline_apps::api::Role;
+use paceline_server::{Access, Token};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use paceline::services::SERVICE_KIND;
 use paceline::{Builder, Lane, Paceline};
 use paceline_apps::command::{CommandTask, Commands};
 use paceline_apps::http::proxy::Proxies;
 use paceline_apps::program::Program;
+use paceline_apps::relay::Relay;
 use paceline_apps::request::{Endpoint, Endpoints, HttpWorker};
-use paceline_apps::services::{ServiceWorker, Tasks};
-use paceline_server::{Bounds, Doors, Server, Terms};
+use paceline_apps::services::{Services, Tasks};
+use paceline_server::{Bounds, Kinds, Server, Terms};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -79,11 +79,15 @@ impl Made {
         let task = CommandTask { program, timeout: Duration::from_secs(10), empty: Vec::new() };
         commands.renew(BTreeMap::from([("echo".to_string(), task)]), &[]);
         let http = Arc::new(HttpWorker::new(endpoints, &Proxies::default()));
-        let doors = Doors::new(http.clone(), commands);
-        let services = ServiceWorker::new(Tasks::default(), http);
-        let builder = doors.register(self.builder).worker(SERVICE_KIND, services);
+        let kinds = Kinds::new(vec![
+            Box::new(http.clone()),
+            Box::new(commands),
+            Box::new(Relay::new(http.clone())),
+            Box::new(Services::new(Tasks::default(), http)),
+        ]);
+        let builder = kinds.register(self.builder);
         let pace = builder.start().expect("it starts");
-        let server = Server::new(pace.clone(), doors, self.terms);
+        let server = Server::new(pace.clone(), kinds, self.terms);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound");
         let (over, is_over) = oneshot::channel::<()>();

@@ -5,7 +5,6 @@ mod hostile;
 mod jobs;
 mod kit;
 mod lanes;
-mod openapi;
 mod permits;
 mod relay;
 mod secrets;

@@ -3,10 +3,31 @@
 use paceline_apps::command::CommandTask;
 use paceline_core::{Span, check_name};
 
-use super::Config;
-use super::document::{Notes, Section, shown, whole};
-use super::program::read_program;
-use super::settings::above_zero;
+use super::Settings;
+use crate::config::document::{Notes, Section, shown, whole};
+use crate::config::keys::{Reference, default, example};
+use crate::config::program::read_program;
+use crate::config::settings::above_zero;
+
+/// Every key, its default and its explanation.
+pub(super) const REFERENCE: &[Reference] = &[Reference {
+    section: "commands",
+    example: Some("example"),
+    says: "A program that jobs of the kind `command` may name. They hand it an input, as JSON in the variable PACELINE_INPUT, and never an argument.",
+    keys: &[
+        example(
+            "run",
+            r#"["./look-up.sh", "--fast"]"#,
+            "The program and its arguments, run as that of a service. What it says is the answer, the last 64 KiB of it.",
+        ),
+        default("timeout", r#""1h""#, "How long one try may take before it is ended."),
+        example(
+            "empty",
+            "[4]",
+            "Exit codes that say: there is nothing. Others than 0 are failures.",
+        ),
+    ],
+}];
 
 /// Commands at most.
 const MOST_COMMANDS: usize = 10_000;
@@ -21,7 +42,7 @@ pub struct CommandConfig {
 }
 
 /// Reads `[commands.NAME]`.
-pub(super) fn read_commands(config: &mut Config, root: &Section<'_>, notes: &mut Notes<'_>) {
+pub(super) fn read(settings: &mut Settings, root: &Section<'_>, notes: &mut Notes<'_>) {
     let Some(commands) = root.section("commands", notes) else { return };
     for (name, at, _) in commands.entries() {
         if notes.full() {
@@ -30,7 +51,7 @@ pub(super) fn read_commands(config: &mut Config, root: &Section<'_>, notes: &mut
         if let Err(error) = check_name("command", name) {
             notes.note(at, error.to_string());
         }
-        if config.commands.len() == MOST_COMMANDS {
+        if settings.0.len() == MOST_COMMANDS {
             let what = format!("the command `{}` is one more than {MOST_COMMANDS}", shown(name));
             notes.note(at, what);
             return;
@@ -38,7 +59,7 @@ pub(super) fn read_commands(config: &mut Config, root: &Section<'_>, notes: &mut
         if let Some(section) = commands.section(name, notes)
             && let Some(task) = read_task(at, &section, notes)
         {
-            config.commands.push(CommandConfig { name: name.to_string(), task });
+            settings.0.push(CommandConfig { name: name.to_string(), task });
         }
     }
 }

@@ -8,14 +8,14 @@ use paceline::jobs::SubmitError;
 use paceline::report::{CallOutcome, Skip};
 use paceline::{Job, JobId, NotSubmitted, Paceline, Report, Span};
 
-use crate::problem::{Answer, Problem, not_submitted, shown};
-use crate::server::Shared;
+use super::handle::Handle;
+use super::problem::{ApiResult, Problem, not_submitted, shown};
 
 /// Whoever would not wait at all still has to be looked at.
-pub(crate) const AT_ONCE: Span = Span::millis(100);
+pub const AT_ONCE: Span = Span::millis(100);
 
 /// A job that is withdrawn if whoever asked for it goes away.
-pub(crate) struct Leaving {
+pub struct Leaving {
     pace: Paceline,
     job: JobId,
     stays: bool,
@@ -27,7 +27,7 @@ impl Leaving {
     }
 
     /// From here on it goes its own way.
-    pub(crate) fn stay(mut self) -> JobId {
+    pub fn stay(mut self) -> JobId {
         self.stays = true;
         self.job
     }
@@ -42,7 +42,7 @@ impl Drop for Leaving {
 }
 
 /// A span of the caller's, within its bound.
-pub(crate) fn bounded(what: &str, text: Option<&str>, normal: Span, most: Span) -> Answer<Span> {
+pub fn bounded(what: &str, text: Option<&str>, normal: Span, most: Span) -> ApiResult<Span> {
     let Some(text) = text else { return Ok(normal) };
     match text.parse::<Span>() {
         Ok(span) if span <= most => Ok(span),
@@ -52,26 +52,26 @@ pub(crate) fn bounded(what: &str, text: Option<&str>, normal: Span, most: Span) 
 }
 
 /// Submits a job that somebody waits for; it is withdrawn if that somebody leaves.
-pub(crate) async fn enter(
-    shared: &Shared,
+pub async fn enter(
+    handle: &Handle,
     lane: &str,
     job: Job,
-) -> Answer<(Leaving, impl Future<Output = Result<Arc<Report>, paceline::Ended>> + use<>)> {
-    let following = shared.pace.submit(job).await.map_err(|error| match error {
+) -> ApiResult<(Leaving, impl Future<Output = Result<Arc<Report>, paceline::Ended>> + use<>)> {
+    let following = handle.pace.submit(job).await.map_err(|error| match error {
         NotSubmitted::Unacceptable(SubmitError::UnknownLane(_)) => Problem::no_lane(lane),
         // Only a pause has no moment at which it ends.
         NotSubmitted::TooLate { wait: None, .. } => Problem::paused(lane),
-        error => not_submitted(&error, shared.pace.now()).about(lane),
+        error => not_submitted(&error, handle.pace.now()).about(lane),
     })?;
-    Ok((Leaving::new(&shared.pace, following.id()), following.report()))
+    Ok((Leaving::new(&handle.pace, following.id()), following.report()))
 }
 
 /// Why a turn never came.
-pub(crate) async fn missed(shared: &Shared, lane: &str, report: &Report) -> Problem {
-    let lanes = shared.pace.lanes().await.unwrap_or_default();
+pub async fn missed(handle: &Handle, lane: &str, report: &Report) -> Problem {
+    let lanes = handle.pace.lanes().await.unwrap_or_default();
     let status = lanes.iter().find(|it| *it.name == *lane);
     let paused = status.is_some_and(|it| it.paused);
-    let now = shared.pace.now();
+    let now = handle.pace.now();
     let limited = |reason, wait| {
         let detail = format!("`{}` had no place in time", shown(lane));
         let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, reason, detail);
@@ -95,6 +95,6 @@ pub(crate) async fn missed(shared: &Shared, lane: &str, report: &Report) -> Prob
         }
     };
     // When the lane opens next is the best guess at when to come again.
-    let open_at = status.filter(|_| !paused).map(|it| shared.pace.wall(it.open_at));
+    let open_at = status.filter(|_| !paused).map(|it| handle.pace.wall(it.open_at));
     problem.later(open_at, now)
 }

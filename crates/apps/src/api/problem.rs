@@ -12,7 +12,7 @@ use paceline::{Ended, JobId, NotSubmitted, Span};
 use serde::{Deserialize, Serialize};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::view::stamp;
+use super::moment::stamp;
 
 /// When to try again where no moment is known: programs that are told nothing try again at once.
 const UNKNOWN: Duration = Duration::from_secs(30);
@@ -28,7 +28,7 @@ const ROOM: &str = "room";
 /// What went wrong. Boxed, because answers are mostly good.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(transparent)]
-pub(crate) struct Problem(Box<Details>);
+pub struct Problem(Box<Details>);
 
 /// What went wrong.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
@@ -68,14 +68,11 @@ impl PartialSchema for Problem {
 impl ToSchema for Problem {}
 
 /// An answer, or what went wrong.
-pub(crate) type Answer<T> = Result<T, Problem>;
+pub type ApiResult<T> = Result<T, Problem>;
 
 impl Problem {
-    pub(crate) fn new(
-        status: StatusCode,
-        reason: &'static str,
-        detail: impl Into<String>,
-    ) -> Problem {
+    /// A problem with this status, stable word and sentence.
+    pub fn new(status: StatusCode, reason: &'static str, detail: impl Into<String>) -> Problem {
         Problem(Box::new(Details {
             title: status.canonical_reason().unwrap_or("Problem").into(),
             status: status.as_u16(),
@@ -89,21 +86,25 @@ impl Problem {
         }))
     }
 
-    pub(crate) fn malformed(detail: impl Into<String>) -> Problem {
+    /// 400: the request cannot be read.
+    pub fn malformed(detail: impl Into<String>) -> Problem {
         Problem::new(StatusCode::BAD_REQUEST, "malformed", detail)
     }
 
-    pub(crate) fn unprocessable(detail: impl Into<String>) -> Problem {
+    /// 422: the request can be read, and can never be accepted as it is.
+    pub fn unprocessable(detail: impl Into<String>) -> Problem {
         Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unacceptable", detail)
     }
 
-    pub(crate) fn no_job(job: u64) -> Problem {
+    /// 404: there is no such job.
+    pub fn no_job(job: u64) -> Problem {
         let detail =
             format!("no job {job}: it never existed, or was forgotten after `keep_finished`");
         Problem::new(StatusCode::NOT_FOUND, "unknown_job", detail).about_job(JobId(job))
     }
 
-    pub(crate) fn no_lane(lane: &str) -> Problem {
+    /// 404: there is no such lane.
+    pub fn no_lane(lane: &str) -> Problem {
         let detail = format!(
             "no lane named `{}`: configure it, or a template such as `host:*` that covers it",
             shown(lane)
@@ -111,34 +112,43 @@ impl Problem {
         Problem::new(StatusCode::NOT_FOUND, "unknown_lane", detail).about(lane)
     }
 
-    pub(crate) fn no_lanes(detail: impl Into<String>) -> Problem {
+    /// 422: a job names no lane.
+    pub fn no_lanes(detail: impl Into<String>) -> Problem {
         Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "no_lanes", detail)
     }
 
-    pub(crate) fn paused(lane: &str) -> Problem {
+    /// 429: the lane is paused, and only an operator can resume it.
+    pub fn paused(lane: &str) -> Problem {
         let name = shown(lane);
         let detail =
             format!("the lane `{name}` is paused: `paceline lane resume {name}` ends that");
         Problem::new(StatusCode::TOO_MANY_REQUESTS, PAUSED, detail).about(lane)
     }
 
-    pub(crate) fn about(mut self, lane: &str) -> Problem {
+    /// Names the lane that it is about.
+    #[must_use]
+    pub fn about(mut self, lane: &str) -> Problem {
         self.0.lane = Some(shown(lane));
         self
     }
 
-    pub(crate) fn about_job(mut self, job: JobId) -> Problem {
+    /// Names the job that it is about.
+    #[must_use]
+    pub fn about_job(mut self, job: JobId) -> Problem {
         self.0.job = Some(job.0);
         self
     }
 
-    pub(crate) fn waiting(mut self, wait: Option<Span>) -> Problem {
+    /// Says how long the wait would be.
+    #[must_use]
+    pub fn waiting(mut self, wait: Option<Span>) -> Problem {
         self.0.wait_ms = wait.map(Span::as_millis);
         self
     }
 
     /// Worth trying again then. `now` is the wall clock's.
-    pub(crate) fn later(mut self, at: Option<SystemTime>, now: SystemTime) -> Problem {
+    #[must_use]
+    pub fn later(mut self, at: Option<SystemTime>, now: SystemTime) -> Problem {
         if let Some(at) = at {
             self.0.retry_at = Some(stamp(at));
             self.0.retry_after = Some(at.duration_since(now).unwrap_or_default());
@@ -146,31 +156,34 @@ impl Problem {
         self
     }
 
-    pub(crate) fn retry_at(&self) -> Option<&str> {
+    /// When to try again, if a moment is known.
+    pub fn retry_at(&self) -> Option<&str> {
         self.0.retry_at.as_deref()
     }
 
     /// The problem as text, from which `of` makes it again.
-    pub(crate) fn remembered(&self) -> String {
+    pub fn remembered(&self) -> String {
         serde_json::to_string(self).expect("plain words are JSON")
     }
 
     /// A problem that was remembered.
-    pub(crate) fn of(remembered: &str) -> Problem {
+    pub fn of(remembered: &str) -> Problem {
         serde_json::from_str(remembered).unwrap_or_else(|_| Problem::unprocessable(remembered))
     }
 
-    pub(crate) fn reason(&self) -> &str {
+    /// The word that programs may rely on.
+    pub fn reason(&self) -> &str {
         &self.0.reason
     }
 
-    pub(crate) fn status(&self) -> StatusCode {
+    /// The status of the response.
+    pub fn status(&self) -> StatusCode {
         StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 }
 
 /// Outside text as it may stand in a sentence: bounded.
-pub(crate) fn shown(text: &str) -> String {
+pub fn shown(text: &str) -> String {
     text.chars().take(100).collect()
 }
 
@@ -207,7 +220,7 @@ impl From<FollowError> for Problem {
 }
 
 /// Why a job is not under way.
-pub(crate) fn not_submitted(error: &NotSubmitted, now: SystemTime) -> Problem {
+pub fn not_submitted(error: &NotSubmitted, now: SystemTime) -> Problem {
     let detail = error.to_string();
     match error {
         NotSubmitted::Full { lane, retry_at } => {
@@ -257,7 +270,8 @@ fn submit_error(error: &SubmitError) -> Problem {
     }
 }
 
-pub(crate) fn not_retried(error: &RetryError) -> Problem {
+/// Why a job is not retried.
+pub fn not_retried(error: &RetryError) -> Problem {
     let detail = error.to_string();
     match error {
         RetryError::Unknown(job) => Problem::no_job(job.0),
@@ -272,7 +286,8 @@ pub(crate) fn not_retried(error: &RetryError) -> Problem {
     }
 }
 
-pub(crate) fn not_changed(error: &ChangeError, lane: &str) -> Problem {
+/// Why the limits of a lane are not changed.
+pub fn not_changed(error: &ChangeError, lane: &str) -> Problem {
     match error {
         ChangeError::Unknown(_) => Problem::no_lane(lane),
         ChangeError::Lane(_) | ChangeError::UnknownGroup { .. } => {

@@ -10,19 +10,32 @@ use axum::response::{IntoResponse, Response};
 use paceline::Time;
 use paceline::report::JobState;
 use paceline::services::{ResetServiceError, RosterStatus, ServiceStatus};
-use paceline_apps::services::output_note;
 use serde::Serialize;
 use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
-use crate::openapi::StateWord;
-use crate::problem::{Answer, Problem, not_submitted, shown};
-use crate::server::Shared;
-use crate::view::{Admitted, stamp, wall};
+use super::output_note;
+use crate::api::{
+    Admitted, ApiResult, Handle, Problem, StateWord, not_submitted, shown, stamp, wall,
+};
+
+/// All routes of services and rosters.
+pub(super) fn routes() -> OpenApiRouter<Handle> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(show))
+        .routes(routes!(output))
+        .routes(routes!(run))
+        .routes(routes!(reset))
+        .routes(routes!(rosters))
+        .routes(routes!(show_roster))
+}
 
 /// Work that comes again.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Service)]
-pub(crate) struct ServiceShown {
+pub(super) struct ServiceShown {
     #[schema(value_type = String)]
     name: Arc<str>,
     /// The lane that paces it; nothing if it is no longer configured.
@@ -50,7 +63,7 @@ pub(crate) struct ServiceShown {
 /// A list of services that are run in turn.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Roster)]
-pub(crate) struct RosterShown {
+pub(super) struct RosterShown {
     #[schema(value_type = String)]
     name: Arc<str>,
     /// When it looks for due services next.
@@ -67,7 +80,7 @@ pub(crate) struct RosterShown {
 
 /// What a service of the cycle came to.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct RunShown {
+pub(super) struct RunShown {
     #[schema(value_type = String)]
     service: Arc<str>,
     #[schema(value_type = StateWord)]
@@ -113,25 +126,25 @@ fn roster(status: RosterStatus) -> RosterShown {
 
 /// All services.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Services {
+pub(super) struct Services {
     services: Vec<ServiceShown>,
 }
 
 /// All rosters.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Rosters {
+pub(super) struct Rosters {
     rosters: Vec<RosterShown>,
 }
 
-async fn all(shared: &Shared) -> Answer<Vec<ServiceShown>> {
-    let now = shared.pace.now().duration_since(std::time::SystemTime::UNIX_EPOCH);
+async fn all(handle: &Handle) -> ApiResult<Vec<ServiceShown>> {
+    let now = handle.pace.now().duration_since(std::time::SystemTime::UNIX_EPOCH);
     let now = Time(now.map_or(0, |now| u64::try_from(now.as_micros()).unwrap_or(u64::MAX)));
-    let services = shared.pace.services().await?;
+    let services = handle.pace.services().await?;
     Ok(services.into_iter().map(|it| service(it, now)).collect())
 }
 
-async fn one(shared: &Shared, name: &str) -> Answer<ServiceShown> {
-    let found = all(shared).await?.into_iter().find(|service| *service.name == *name);
+async fn one(handle: &Handle, name: &str) -> ApiResult<ServiceShown> {
+    let found = all(handle).await?.into_iter().find(|service| *service.name == *name);
     found.ok_or_else(|| no_service(name))
 }
 
@@ -145,8 +158,8 @@ fn no_service(name: &str) -> Problem {
     get, path = "/services", tag = "services",
     responses((status = 200, description = "All services", body = Services)),
 )]
-pub(crate) async fn list(State(shared): State<Shared>) -> Answer<Json<Services>> {
-    Ok(Json(Services { services: all(&shared).await? }))
+pub(super) async fn list(State(handle): State<Handle>) -> ApiResult<Json<Services>> {
+    Ok(Json(Services { services: all(&handle).await? }))
 }
 
 /// How one service is doing.
@@ -158,11 +171,11 @@ pub(crate) async fn list(State(shared): State<Shared>) -> Answer<Json<Services>>
         (status = 404, description = "No such service", body = Problem),
     ),
 )]
-pub(crate) async fn show(
-    State(shared): State<Shared>,
+pub(super) async fn show(
+    State(handle): State<Handle>,
     Path(name): Path<String>,
-) -> Answer<Json<ServiceShown>> {
-    Ok(Json(one(&shared, &name).await?))
+) -> ApiResult<Json<ServiceShown>> {
+    Ok(Json(one(&handle, &name).await?))
 }
 
 /// What the last run of a service said: the last 64 KiB of it.
@@ -174,12 +187,12 @@ pub(crate) async fn show(
         (status = 404, description = "No such service, or it has not said anything", body = Problem),
     ),
 )]
-pub(crate) async fn output(
-    State(shared): State<Shared>,
+pub(super) async fn output(
+    State(handle): State<Handle>,
     Path(name): Path<String>,
-) -> Answer<Response> {
-    let Some(said) = shared.pace.note(&output_note(&name)).await? else {
-        one(&shared, &name).await?;
+) -> ApiResult<Response> {
+    let Some(said) = handle.pace.note(&output_note(&name)).await? else {
+        one(&handle, &name).await?;
         let detail = format!("`{}` has not said anything yet", shown(&name));
         return Err(Problem::new(StatusCode::NOT_FOUND, "no_output", detail));
     };
@@ -196,13 +209,13 @@ pub(crate) async fn output(
         (status = 422, description = "It can never run as it is", body = Problem),
     ),
 )]
-pub(crate) async fn run(
-    State(shared): State<Shared>,
+pub(super) async fn run(
+    State(handle): State<Handle>,
     Path(name): Path<String>,
-) -> Answer<Response> {
-    let following = shared.pace.run_service(&name).await;
-    let following = following.map_err(|error| not_submitted(&error, shared.pace.now()))?;
-    let admitted = Admitted::of(Ok(following.admission()), shared.pace.now())?;
+) -> ApiResult<Response> {
+    let following = handle.pace.run_service(&name).await;
+    let following = following.map_err(|error| not_submitted(&error, handle.pace.now()))?;
+    let admitted = Admitted::of(Ok(following.admission()), handle.pace.now())?;
     Ok((StatusCode::ACCEPTED, Json(admitted)).into_response())
 }
 
@@ -215,15 +228,15 @@ pub(crate) async fn run(
         (status = 404, description = "No such service", body = Problem),
     ),
 )]
-pub(crate) async fn reset(
-    State(shared): State<Shared>,
+pub(super) async fn reset(
+    State(handle): State<Handle>,
     Path(name): Path<String>,
-) -> Answer<Json<ServiceShown>> {
-    shared.pace.reset_service(&name).await.map_err(|error| match error {
+) -> ApiResult<Json<ServiceShown>> {
+    handle.pace.reset_service(&name).await.map_err(|error| match error {
         ResetServiceError::Unknown(_) => no_service(&name),
         ResetServiceError::Ended(ended) => ended.into(),
     })?;
-    Ok(Json(one(&shared, &name).await?))
+    Ok(Json(one(&handle, &name).await?))
 }
 
 /// How all rosters are doing, by name.
@@ -231,8 +244,8 @@ pub(crate) async fn reset(
     get, path = "/rosters", tag = "services",
     responses((status = 200, description = "All rosters", body = Rosters)),
 )]
-pub(crate) async fn rosters(State(shared): State<Shared>) -> Answer<Json<Rosters>> {
-    let rosters = shared.pace.rosters().await?;
+pub(super) async fn rosters(State(handle): State<Handle>) -> ApiResult<Json<Rosters>> {
+    let rosters = handle.pace.rosters().await?;
     Ok(Json(Rosters { rosters: rosters.into_iter().map(roster).collect() }))
 }
 
@@ -245,11 +258,11 @@ pub(crate) async fn rosters(State(shared): State<Shared>) -> Answer<Json<Rosters
         (status = 404, description = "No such roster", body = Problem),
     ),
 )]
-pub(crate) async fn show_roster(
-    State(shared): State<Shared>,
+pub(super) async fn show_roster(
+    State(handle): State<Handle>,
     Path(name): Path<String>,
-) -> Answer<Json<RosterShown>> {
-    let rosters = shared.pace.rosters().await?;
+) -> ApiResult<Json<RosterShown>> {
+    let rosters = handle.pace.rosters().await?;
     let found = rosters.into_iter().find(|roster| *roster.record.name == *name);
     let found = found.ok_or_else(|| {
         let detail = format!("no roster named `{}`", shown(&name));

@@ -11,7 +11,7 @@ use http_body_util::BodyExt as _;
 use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::problem::{Answer, Problem};
+use super::problem::{ApiResult, Problem};
 
 /// How long a body may take to arrive.
 const WITHIN: Duration = Duration::from_secs(30);
@@ -25,7 +25,7 @@ const SOON: Duration = Duration::from_secs(1);
 
 /// How large bodies may be, one and all.
 #[derive(Clone, Debug)]
-pub(crate) struct Bodies {
+pub struct Bodies {
     most: usize,
     /// In steps.
     room: Arc<Semaphore>,
@@ -33,7 +33,7 @@ pub(crate) struct Bodies {
 
 /// A body, and the room that it takes.
 #[derive(Debug)]
-pub(crate) struct Sent {
+pub struct Sent {
     bytes: Vec<u8>,
     /// In steps.
     room: Vec<OwnedSemaphorePermit>,
@@ -48,13 +48,13 @@ impl Deref for Sent {
 
 impl Bodies {
     /// No body is larger than `most` bytes.
-    pub(crate) fn new(most: usize) -> Bodies {
+    pub fn new(most: usize) -> Bodies {
         let steps = most.div_ceil(STEP).saturating_mul(AT_ONCE).min(Semaphore::MAX_PERMITS);
         Bodies { most, room: Arc::new(Semaphore::new(steps)) }
     }
 
     /// The body of a request, if it is as it should be.
-    pub(crate) async fn json(&self, request: Request<Body>, now: SystemTime) -> Answer<Sent> {
+    pub async fn json(&self, request: Request<Body>, now: SystemTime) -> ApiResult<Sent> {
         if !is_json(request.headers()) {
             let detail = "send JSON, as `Content-Type: application/json` says";
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", detail));
@@ -66,7 +66,7 @@ impl Bodies {
         })
     }
 
-    async fn all(&self, mut body: Body, now: SystemTime) -> Answer<Sent> {
+    async fn all(&self, mut body: Body, now: SystemTime) -> ApiResult<Sent> {
         let mut sent = Sent { bytes: Vec::new(), room: Vec::new() };
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|_| Problem::malformed("the body was cut off"))?;
@@ -103,7 +103,7 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// Reads JSON; a mistake is told with its place.
-pub(crate) fn read<T: DeserializeOwned>(body: &[u8]) -> Answer<T> {
+pub fn read<T: DeserializeOwned>(body: &[u8]) -> ApiResult<T> {
     serde_json::from_slice(body).map_err(|error| {
         let detail = format!("the body is not what is expected here: {error}");
         match error.classify() {
@@ -120,7 +120,7 @@ mod tests {
 
     const NOW: SystemTime = SystemTime::UNIX_EPOCH;
 
-    async fn send(bodies: &Bodies, size: usize) -> Answer<Sent> {
+    async fn send(bodies: &Bodies, size: usize) -> ApiResult<Sent> {
         let pieces = vec![b' '; size];
         let pieces = pieces.chunks(10_000).map(|piece| Ok::<_, std::io::Error>(piece.to_vec()));
         let pieces: Vec<_> = pieces.map(|piece| piece.map(Bytes::from)).collect();

@@ -1,7 +1,5 @@
 //! `/to/{lane}/{path}`: requests of programs that cannot be changed, at the pace of their lane.
 
-mod ahead;
-
 use std::time::Duration;
 
 use axum::Extension;
@@ -13,17 +11,16 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use hyper::body::Body as _;
 use paceline::{Priority, Span};
-use paceline_apps::http::Upload;
-use paceline_apps::relay::{Answer as Answered, Broken, Visit};
-use paceline_apps::request::AskError;
 use percent_encoding::percent_decode_str;
 use tokio::time::Instant;
 
-use self::ahead::Ahead;
-use crate::access::{Caller, TOKEN};
-use crate::problem::{Answer, Problem, shown};
-use crate::server::Shared;
-use crate::turns::{AT_ONCE, bounded, enter, missed};
+use super::ahead::Ahead;
+use super::visit::{Broken, Relay, Relayed, Visit};
+use crate::api::{
+    AT_ONCE, ApiResult, Caller, Handle, Problem, TOKEN, bounded, enter, missed, shown,
+};
+use crate::http::Upload;
+use crate::request::AskError;
 
 /// How long a request may wait for its turn, unless it says so, and at most.
 const BUDGET: Span = Span::secs(30);
@@ -34,23 +31,24 @@ const MAX_WAIT: HeaderName = HeaderName::from_static("paceline-max-wait");
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// Forwards one request.
-pub(crate) async fn relay(
-    State(shared): State<Shared>,
+pub(super) async fn forward(
+    State(handle): State<Handle>,
+    Extension(relay): Extension<Relay>,
     Extension(caller): Extension<Caller>,
     request: Request<Body>,
-) -> Answer<Response> {
+) -> ApiResult<Response> {
     let arrived = Instant::now();
     if matches!(*request.method(), Method::TRACE | Method::CONNECT) {
         let detail = "an echo would show the secrets of the lane, and a tunnel is no request";
         return Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method", detail));
     }
     let (lane, path) = destination(&request)?;
-    shared.doors.relay.check(&lane, &path).map_err(|error| nowhere(&error, &lane))?;
+    relay.check(&lane, &path).map_err(|error| nowhere(&error, &lane))?;
     let (priority, budget) = terms(request.headers())?;
     let (visit, ahead) = visit(request, path, &caller);
-    let (job, announced, mut answer) = shared.doors.relay.announce(&lane, visit);
+    let (job, announced, mut answer) = relay.announce(&lane, visit);
     let job = job.priority(priority).max_wait(budget).start_within(budget.max(AT_ONCE)).in_time();
-    let (leaving, report) = enter(&shared, &lane, job).await?;
+    let (leaving, report) = enter(&handle, &lane, job).await?;
     let mut report = std::pin::pin!(report);
     let answer = tokio::select! {
         biased;
@@ -60,7 +58,7 @@ pub(crate) async fn relay(
             // What came at the same moment counts.
             match answer.try_recv() {
                 Ok(answer) => answer,
-                Err(_) => return Err(missed(&shared, &lane, &*report?).await),
+                Err(_) => return Err(missed(&handle, &lane, &*report?).await),
             }
         }
     };
@@ -73,7 +71,7 @@ pub(crate) async fn relay(
 }
 
 /// The lane, and the path below its url as it was written.
-fn destination(request: &Request<Body>) -> Answer<(String, String)> {
+fn destination(request: &Request<Body>) -> ApiResult<(String, String)> {
     let whole = request.uri().path_and_query().map_or("/", |it| it.as_str());
     let rest = whole.strip_prefix("/to/").unwrap_or_default();
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
@@ -97,7 +95,7 @@ fn nowhere(error: &AskError, lane: &str) -> Problem {
 }
 
 /// What the request says about its turn.
-fn terms(headers: &HeaderMap) -> Answer<(Priority, Span)> {
+fn terms(headers: &HeaderMap) -> ApiResult<(Priority, Span)> {
     let text = |name: HeaderName| headers.get(name).and_then(|it| it.to_str().ok());
     let budget = bounded("Paceline-Max-Wait", text(MAX_WAIT), BUDGET, LONGEST_BUDGET)?;
     let Some(said) = text(PRIORITY) else { return Ok((Priority::default(), budget)) };
@@ -128,8 +126,8 @@ fn visit(request: Request<Body>, path: String, caller: &Caller) -> (Visit, Ahead
     (Visit { method: head.method, path, headers, body }, ahead)
 }
 
-fn passed_back(answer: Answered, total: Duration) -> Response {
-    let Answered { status, headers, body, upstream } = answer;
+fn passed_back(answer: Relayed, total: Duration) -> Response {
+    let Relayed { status, headers, body, upstream } = answer;
     let pieces = stream::unfold(body, |mut body| async {
         let piece = body.recv().await?;
         Some((piece, body))

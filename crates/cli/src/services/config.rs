@@ -8,11 +8,82 @@ use paceline_apps::services::{Act, Payload, Task};
 use paceline_core::{Cron, MOST_SERVICES, Span, check_name};
 use url::Url;
 
-use super::Config;
-use super::document::{Notes, Section, shown};
-use super::nearest::nearest;
-use super::program::{is_empty, read_program, read_texts};
-use super::settings::above_zero;
+use super::Settings;
+use crate::config::Config;
+use crate::config::document::{Notes, Section, shown};
+use crate::config::keys::{Reference, default, example};
+use crate::config::nearest::nearest;
+use crate::config::program::{is_empty, read_program, read_texts};
+use crate::config::settings::above_zero;
+
+/// Every key, its default and its explanation.
+pub(super) const REFERENCE: &[Reference] = &[
+    Reference {
+        section: "services",
+        example: Some("example"),
+        says: "Work that comes again: `paceline services`. When it is due is the service's own; a roster runs it.",
+        keys: &[
+            example(
+                "run",
+                r#"["./crawl.sh", "--fast"]"#,
+                "The program and its arguments, in the directory of this file. It has no input, and a process group of its own, which is ended with it.",
+            ),
+            example(
+                "every",
+                r#""24h""#,
+                "Due so long after its last success. Without it: at every check of its roster.",
+            ),
+            example(
+                "lane",
+                r#""example""#,
+                "The lane that paces it. Without it: none, but it never runs twice at once.",
+            ),
+            default("timeout", r#""1h""#, "How long one try may take before it is ended."),
+            default("retries", "0", "Tries after the first if a run fails."),
+        ],
+    },
+    Reference {
+        section: "services",
+        example: Some("by_cron"),
+        says: "The same with a request in place of a program, and by the clock in place of `every`.",
+        keys: &[
+            example(
+                "get",
+                r#""https://example.org/feed""#,
+                "An address, or a path below the url of its lane. A redirect to another server needs a lane of that server.",
+            ),
+            example(
+                "cron",
+                r#""0 3 * * mon-fri""#,
+                "Minute, hour, day of the month, month, day of the week. A fixed time that the clock skips comes right after; one that it shows twice counts once.",
+            ),
+            example(
+                "tz",
+                r#""Europe/Sofia""#,
+                "The time zone of `cron`. Without it: that of the system.",
+            ),
+        ],
+    },
+    Reference {
+        section: "services",
+        example: Some("hook"),
+        says: "And one that is told something.",
+        keys: &[example("post", r#""https://example.org/hook""#, "As `get`, with POST.")],
+    },
+    Reference {
+        section: "rosters",
+        example: Some("example"),
+        says: "A list of services that are run one after another, those that are due.",
+        keys: &[
+            default(
+                "check",
+                r#""1m""#,
+                "How long from the end of one pass to the next look for what is due; not how often a service runs.",
+            ),
+            example("services", r#"["example", "by_cron"]"#, "What it runs, in this order."),
+        ],
+    },
+];
 
 /// Retries of one run.
 const MOST_RETRIES: u32 = 1_000;
@@ -79,7 +150,12 @@ impl RosterConfig {
 }
 
 /// Reads `[services.NAME]`. Lanes have been read.
-pub(super) fn read_services(config: &mut Config, root: &Section<'_>, notes: &mut Notes<'_>) {
+pub(super) fn read_services(
+    settings: &mut Settings,
+    config: &Config,
+    root: &Section<'_>,
+    notes: &mut Notes<'_>,
+) {
     let Some(services) = root.section("services", notes) else { return };
     let endpoints = Endpoints::default();
     endpoints.add(config.addresses());
@@ -90,7 +166,7 @@ pub(super) fn read_services(config: &mut Config, root: &Section<'_>, notes: &mut
         if let Err(error) = check_name("service", name) {
             notes.note(at, error.to_string());
         }
-        if config.services.len() == MOST_SERVICES {
+        if settings.services.len() == MOST_SERVICES {
             notes.note(
                 at,
                 format!("the service `{}` is one more than {MOST_SERVICES}", shown(name)),
@@ -101,7 +177,7 @@ pub(super) fn read_services(config: &mut Config, root: &Section<'_>, notes: &mut
             && let Some(service) = read_service(name, at, &section, config, notes)
         {
             check_ask(&service, &section, &endpoints, notes);
-            config.services.push(service);
+            settings.services.push(service);
         }
     }
 }
@@ -268,7 +344,7 @@ fn read_lane(section: &Section<'_>, config: &Config, notes: &mut Notes<'_>) -> O
 }
 
 /// Reads `[rosters.NAME]`. Services have been read.
-pub(super) fn read_rosters(config: &mut Config, root: &Section<'_>, notes: &mut Notes<'_>) {
+pub(super) fn read_rosters(settings: &mut Settings, root: &Section<'_>, notes: &mut Notes<'_>) {
     let Some(rosters) = root.section("rosters", notes) else { return };
     for (name, at, _) in rosters.entries() {
         if notes.full() {
@@ -277,7 +353,7 @@ pub(super) fn read_rosters(config: &mut Config, root: &Section<'_>, notes: &mut 
         if let Err(error) = check_name("roster", name) {
             notes.note(at, error.to_string());
         }
-        if config.rosters.len() == MOST_SERVICES {
+        if settings.rosters.len() == MOST_SERVICES {
             notes
                 .note(at, format!("the roster `{}` is one more than {MOST_SERVICES}", shown(name)));
             return;
@@ -291,7 +367,7 @@ pub(super) fn read_rosters(config: &mut Config, root: &Section<'_>, notes: &mut 
             let (path, shortest) = (section.path_of("check"), paceline::services::SHORTEST_CHECK);
             notes.note(section.place("check"), format!("`{path}` is shorter than {shortest}"));
         }
-        config.rosters.push(RosterConfig { name: name.to_string(), check, services });
+        settings.rosters.push(RosterConfig { name: name.to_string(), check, services });
     }
 }
 

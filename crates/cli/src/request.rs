@@ -1,0 +1,17 @@
+//! Requests as data, the kind `http`. Its lanes are those of the configuration.
+
+use std::sync::Arc;
+
+use paceline_apps::request::HttpWorker;
+
+use crate::tools::{Built, ToolSettings};
+
+/// It has no settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings;
+
+impl ToolSettings for Settings {
+    fn build(&self, http: &Arc<HttpWorker>) -> Built {
+        Built::fixed(http.clone())
+    }
+}

@@ -1,0 +1,148 @@
+//! The tools of the program, one line each, and what a tool brings to the program: its section of the
+//! configuration, and the tool that its settings make.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures_util::future::{BoxFuture, FutureExt as _, ready};
+use paceline::{Builder, Ended, Paceline};
+use paceline_apps::Tool;
+use paceline_apps::program::Program;
+use paceline_apps::request::{Endpoint, HttpWorker};
+use paceline_server::Kinds;
+
+use crate::config::Config;
+use crate::config::document::{Notes, Section};
+use crate::config::keys::Reference;
+use crate::engine::For;
+
+/// The settings of one tool. A method that a tool has no use for has a default.
+pub(crate) trait ToolSettings {
+    /// Its sections of the configuration: each key, its default, its explanation.
+    fn reference(&self) -> &'static [Reference] {
+        &[]
+    }
+
+    /// Reads its sections. Lanes and groups have been read.
+    fn read(&mut self, _config: &Config, _root: &Section<'_>, _notes: &mut Notes<'_>) {}
+
+    /// Endpoints of lanes that are its own, beside those that are configured.
+    fn endpoints(&self) -> BTreeMap<String, Endpoint> {
+        BTreeMap::new()
+    }
+
+    /// The programs that it runs.
+    fn programs(&mut self) -> Vec<&mut Program> {
+        Vec::new()
+    }
+
+    /// How many things it configures, for `config check` and the log.
+    fn counts(&self) -> Vec<(usize, &'static str)> {
+        Vec::new()
+    }
+
+    /// Adds its lanes, groups, services and rosters to an engine.
+    fn add_to(&self, builder: Builder, _what: For) -> Builder {
+        builder
+    }
+
+    /// The tool, and how settings reach it while it runs.
+    fn build(&self, http: &Arc<HttpWorker>) -> Built;
+
+    /// Changes a running engine to these settings after a reload.
+    fn reload<'a>(
+        &'a self,
+        _before: &'a Tools,
+        _pace: &'a Paceline,
+    ) -> BoxFuture<'a, Result<(), Ended>> {
+        ready(Ok(())).boxed()
+    }
+}
+
+/// A tool of an engine.
+pub(crate) struct Built {
+    pub(crate) tool: Box<dyn Tool>,
+    /// Hands the settings to the tool: once before the engine starts, and after each reload.
+    pub(crate) renew: Renew,
+}
+
+pub(crate) type Renew = Box<dyn Fn(&Config) + Send + Sync>;
+
+impl Built {
+    /// A tool without settings.
+    pub(crate) fn fixed(tool: impl Tool + 'static) -> Built {
+        Built { tool: Box::new(tool), renew: Box::new(|_| ()) }
+    }
+}
+
+macro_rules! tools {
+    ($($name:ident: $settings:ty,)+) => {
+        /// The settings of all tools.
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub struct Tools {
+            $(#[expect(missing_docs, reason = "a tool is documented in its folder")]
+            pub $name: $settings,)+
+        }
+
+        impl Tools {
+            /// All of them, in the order of the list.
+            pub(crate) fn each(&self) -> impl Iterator<Item = &dyn ToolSettings> {
+                [$(&self.$name as &dyn ToolSettings),+].into_iter()
+            }
+
+            /// The same, to be read or changed.
+            pub(crate) fn each_mut(&mut self) -> impl Iterator<Item = &mut dyn ToolSettings> {
+                [$(&mut self.$name as &mut dyn ToolSettings),+].into_iter()
+            }
+        }
+    };
+}
+
+tools! {
+    request: crate::request::Settings,
+    relay: crate::relay::Settings,
+    services: crate::services::Settings,
+    command: crate::command::Settings,
+}
+
+impl Tools {
+    /// The sections of all tools.
+    pub(crate) fn reference() -> impl Iterator<Item = &'static Reference> {
+        let all = Tools::default();
+        let references: Vec<_> = all.each().flat_map(ToolSettings::reference).collect();
+        references.into_iter()
+    }
+
+    /// How many things are configured for them.
+    pub fn counts(&self) -> impl Iterator<Item = (usize, &'static str)> {
+        self.each().flat_map(ToolSettings::counts)
+    }
+
+    /// The same in words.
+    pub(crate) fn counted(&self) -> String {
+        counted(self.counts())
+    }
+
+    /// All tools with the kinds of their jobs, and how settings reach them.
+    pub(crate) fn build(&self, http: &Arc<HttpWorker>) -> (Kinds, Vec<Renew>) {
+        let built = self.each().map(|settings| settings.build(http));
+        let (tools, renews) = built.map(|built| (built.tool, built.renew)).unzip();
+        (Kinds::new(tools), renews)
+    }
+}
+
+/// The OpenAPI document of a daemon with all tools.
+pub fn document() -> String {
+    let http = HttpWorker::new(Default::default(), &Default::default());
+    let (kinds, _) = Tools::default().build(&Arc::new(http));
+    paceline_server::document(&kinds)
+}
+
+/// Counts in words: `1 lane, 2 groups`.
+pub fn counted(counts: impl IntoIterator<Item = (usize, &'static str)>) -> String {
+    let words = counts.into_iter().map(|(n, what)| match n {
+        1 => format!("1 {what}"),
+        n => format!("{n} {what}s"),
+    });
+    words.collect::<Vec<_>>().join(", ")
+}

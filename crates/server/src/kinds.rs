@@ -1,0 +1,59 @@
+//! The kinds of jobs behind the API: those of the tools, and permits.
+
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use paceline::Builder;
+use paceline_apps::api::{Problem, shown};
+use paceline_apps::{Kind, Submitted, Tool};
+
+use crate::permits::{PERMIT_KIND, PermitWorker, Permits};
+
+/// The tools of a daemon and the kinds of their jobs. Made before the engine, which needs workers.
+#[derive(Clone)]
+pub struct Kinds {
+    pub(crate) tools: Arc<[Box<dyn Tool>]>,
+    kinds: Arc<[Kind]>,
+    pub(crate) permits: Permits,
+}
+
+impl Kinds {
+    /// The kinds of these tools, and permits.
+    pub fn new(tools: Vec<Box<dyn Tool>>) -> Kinds {
+        let permits = Permits::default();
+        let waiting = permits.clone();
+        let permit = Kind::new(PERMIT_KIND, move || PermitWorker::new(waiting.clone()));
+        let kinds = tools.iter().flat_map(|tool| tool.kinds()).chain([permit]).collect();
+        Kinds { tools: tools.into(), kinds, permits }
+    }
+
+    /// The same engine, with a worker for each kind.
+    #[must_use]
+    pub fn register(&self, builder: Builder) -> Builder {
+        self.kinds.iter().fold(builder, |builder, kind| kind.register(builder))
+    }
+
+    /// The kinds that callers may submit, with what they may carry.
+    pub(crate) fn submitted(&self) -> impl Iterator<Item = (&'static str, &Submitted)> {
+        self.kinds.iter().filter_map(|kind| Some((kind.name(), kind.submitted()?)))
+    }
+
+    /// Says what is wrong with a job, as far as that can be said without I/O.
+    pub(crate) fn check<'a>(
+        &self,
+        kind: &str,
+        payload: &[u8],
+        mut lanes: impl Iterator<Item = &'a String>,
+    ) -> Result<(), Problem> {
+        let found = self.submitted().find(|(name, _)| *name == kind);
+        let (_, submitted) = found.ok_or_else(|| self.unknown(kind))?;
+        lanes.try_for_each(|lane| submitted.check(payload, lane))
+    }
+
+    fn unknown(&self, kind: &str) -> Problem {
+        let names: Vec<String> = self.submitted().map(|(name, _)| format!("`{name}`")).collect();
+        let (kind, names) = (shown(kind), names.join(" and "));
+        let detail = format!("no kind `{kind}` for callers: there are {names}");
+        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unknown_kind", detail)
+    }
+}

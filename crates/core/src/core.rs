@@ -29,34 +29,36 @@ use crate::settings::Settings;
 use crate::time::{Now, Span, Time};
 use crate::timetable::Timetable;
 
-/// What becomes of a call under which the process died (B2).
+/// What to do with a call during which the process died.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnCrash {
-    /// It is made again.
+    /// Make the call again.
     #[default]
     Repeat,
-    /// It has failed.
+    /// Fail the call.
     Fail,
-    /// Its job is over, also one that only waits: whoever wanted it is gone with the process.
+    /// End its job, and jobs of the kind that only wait as well: their callers were in the process
+    /// that died.
     End,
-    /// It goes on elsewhere, whatever becomes of this process: the next one takes up the attempt,
-    /// slot and all. A job of which nothing runs is over. A process that has no worker for the kind
-    /// leaves the attempt as it is, and does not hold its slot.
+    /// Take up the attempt, slot and all: the request goes on outside of this process. Jobs of the
+    /// kind of which nothing runs end. A process without a worker for the kind leaves the attempt
+    /// as it is, and does not hold its slot.
     TakeUp,
 }
 
-/// What the rules know of a kind.
+/// A kind of work, as the core knows it.
 #[derive(Clone, Debug)]
 pub struct KindTerms {
     /// Its stable name.
     pub name: Arc<str>,
-    /// What a crash does to its calls.
+    /// What to do with its calls after a crash.
     pub on_crash: OnCrash,
-    /// Whether a call keeps the worker that it needs to start; else only its lane's slot.
+    /// Whether its calls occupy a slot of the pool while they run. Others hold only their lane's
+    /// slot.
     pub keeps_worker: bool,
 }
 
-/// How much there is of everything.
+/// Counts over all jobs and lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Summary {
     /// Unfinished jobs.
@@ -67,13 +69,13 @@ pub struct Summary {
     pub running: usize,
     /// Jobs that are due later.
     pub due: usize,
-    /// Calls that nobody here can run.
+    /// Calls whose kind has no worker here, or whose lane is not configured.
     pub parked: usize,
     /// Lanes.
     pub lanes: usize,
-    /// Lanes that their service, or its failures, closed.
+    /// Lanes in cooldown.
     pub cooling: usize,
-    /// Lanes that were stopped by hand.
+    /// Lanes that an operator paused.
     pub paused: usize,
     /// Jobs that were ever accepted.
     pub accepted: u64,
@@ -82,13 +84,13 @@ pub struct Summary {
 }
 
 impl KindTerms {
-    /// A kind whose calls keep their workers.
+    /// A kind whose calls occupy slots of the pool.
     pub fn new(name: impl Into<Arc<str>>, on_crash: OnCrash) -> KindTerms {
         KindTerms { name: name.into(), on_crash, keeps_worker: true }
     }
 }
 
-/// Everything that the rules are told before the first turn.
+/// The configuration of a [`Core`].
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
     /// The settings.
@@ -97,15 +99,15 @@ pub struct Setup {
     pub lanes: Vec<(Arc<str>, Limits)>,
     /// Groups by name.
     pub groups: Vec<(String, GroupLimits)>,
-    /// Kinds that have a worker here.
+    /// Kinds that have a worker in this process.
     pub kinds: Vec<KindTerms>,
-    /// Work that comes again.
+    /// Services.
     pub services: Vec<ServiceTerms>,
-    /// Who runs it.
+    /// Rosters.
     pub rosters: Vec<RosterTerms>,
 }
 
-/// A job in memory: its payload and most of its words stay in the store.
+/// A job in memory. Its payload, and the parts of its spec that no rule needs, stay in the store.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) id: JobId,
@@ -120,7 +122,7 @@ pub(crate) struct Job {
     pub(crate) key: Option<Blob>,
     pub(crate) submitted_at: Time,
     pub(crate) max_wait: Option<Span>,
-    /// What most jobs leave at its default.
+    /// The options that most jobs leave at their defaults.
     pub(crate) rare: Option<Box<Rare>>,
     pub(crate) stage: u16,
     /// Calls that have not settled, in this stage and in all.
@@ -132,7 +134,7 @@ pub(crate) struct Job {
     pub(crate) calls: Calls,
 }
 
-/// The words of a job that are seldom said.
+/// The options of a job that are seldom used: a million waiting jobs do not pay for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rare {
     pub(crate) schedule_key: Option<Blob>,
@@ -204,10 +206,11 @@ pub(crate) struct Attempt {
     pub(crate) send_by: Time,
     /// How often its time until then was doubled (L4).
     pub(crate) late: u8,
-    /// How long after its start it may still reach the service, and so counts.
+    /// How long after its start it may still reach the upstream, and so counts.
     pub(crate) slack: Span,
     pub(crate) started_at: Option<Time>,
-    /// When its service had answered in full, if its worker said so: from then on it holds no slot.
+    /// When its upstream had answered in full, if its worker said so: from then on it holds no
+    /// slot.
     pub(crate) answered_at: Option<Time>,
     pub(crate) used: bool,
     /// Whether it keeps a worker of the pool.
@@ -222,7 +225,7 @@ impl Attempt {
         self.send_by + self.slack
     }
 
-    /// When it started, if that is known and it has brought nothing yet.
+    /// When it started, if that is known and it has no result yet.
     pub(crate) fn on_the_wire(&self) -> Option<Time> {
         self.started_at.filter(|_| self.used && !self.reported)
     }
@@ -246,7 +249,11 @@ impl Moment {
     pub(crate) const LAST: Moment = Moment::StartWithin(u32::MAX);
 }
 
-/// The rules and what they work on.
+/// The rules and the state that they work on.
+///
+/// Every method that can decide something takes the time as an argument and adds to a [`Plan`]. The
+/// caller commits the plan's writes before it acts on the rest. The same calls in the same order
+/// give the same plans.
 #[derive(Debug)]
 pub struct Core {
     pub(crate) settings: Settings,
@@ -263,7 +270,7 @@ pub struct Core {
     pub(crate) groups: Arena<Group>,
     /// Lanes that the store knows and this configuration does not.
     pub(crate) strangers: BTreeMap<Arc<str>, LaneId>,
-    /// Stand-ins for lanes that waiting jobs name and nobody knows any more.
+    /// Stand-ins for lanes that waiting jobs name and that are not configured any more.
     pub(crate) stand_ins: BTreeMap<Arc<str>, u32>,
     /// Template lanes that may be as good as new, the oldest first (L10).
     pub(crate) idle_lanes: BTreeSet<(Time, u32)>,
@@ -282,7 +289,8 @@ pub struct Core {
     pub(crate) same_calls: Table,
     /// Calls that share the fate of another job's call.
     pub(crate) followers: BTreeMap<u32, Vec<u32>>,
-    /// What is held of a queued call's budgets, where those that follow it wait less than it does.
+    /// The smallest budgets among a queued call and its followers, where a follower has a smaller
+    /// one.
     pub(crate) shared_budgets: BTreeMap<u32, Least>,
 
     /// Lanes and groups by the moment they next open or change rank.
@@ -290,7 +298,7 @@ pub struct Core {
     pub(crate) group_openings: Timetable,
     pub(crate) moments: BTreeSet<(Time, Moment)>,
     pub(crate) due: DueJobs,
-    /// What may go now, by order of going.
+    /// The calls that may go now, in the order of going.
     pub(crate) ready: Contenders,
     pub(crate) ready_interactive: Contenders,
     /// Lanes or groups whose moment has come, while they are gathered.
@@ -300,7 +308,7 @@ pub struct Core {
 
     pub(crate) rosters: Rosters,
     pub(crate) service_kind: Option<u32>,
-    /// Whether calls of every kind keep their workers: then no call is asked.
+    /// Whether calls of every kind keep their workers: then no call has to be looked at.
     pub(crate) all_keep_workers: bool,
     pub(crate) pool: Pool,
     /// Attempts that were answered and are not over, at most `max_answered`.
@@ -308,19 +316,20 @@ pub struct Core {
     pub(crate) halted: bool,
     /// Calls in lanes' queues.
     pub(crate) waiting: usize,
-    /// What all that waits may take, and how full lanes are (Q1, Q3).
+    /// The bound on all waiting calls, and how full lanes are (Q1, Q3).
     pub(crate) room: Room,
     pub(crate) fills: Fills,
-    /// When there is room again, as it was found at that moment.
+    /// The moment of the last search for room, and the moment that it found.
     pub(crate) found_room: Option<(Time, Option<Time>)>,
     /// Calls without an outcome.
     pub(crate) unsettled: usize,
-    /// Those of them that nobody here can run.
+    /// Calls without an outcome that this process cannot run.
     pub(crate) parked: usize,
 }
 
 impl Core {
-    /// The rules before the first turn. Settings and limits have been checked by whoever read them.
+    /// A core without jobs. The caller has checked settings and limits
+    /// ([`Settings::check`], [`Limits::check`]).
     pub fn new(setup: Setup) -> Core {
         let seed = setup.settings.hash_seed;
         let state = || FixedState::with_seed(seed);
@@ -386,12 +395,12 @@ impl Core {
         core
     }
 
-    /// The next numbers to give out.
+    /// The next numbers of jobs, attempts, lanes and events.
     pub fn counters(&self) -> Counters {
         self.next
     }
 
-    /// Gives out the numbers of so many events; returns the first.
+    /// Gives out the numbers of `count` events. Returns the first.
     pub fn number_events(&mut self, count: usize) -> u64 {
         let first = self.next.event;
         self.next.event += count as u64;
@@ -403,12 +412,12 @@ impl Core {
         &self.settings
     }
 
-    /// When the next turn is needed even if nothing happens.
+    /// The moment at which the next turn is needed even if nothing happens.
     pub fn wake_at(&self, now: Now) -> Option<Time> {
         let opening = self.opens_at();
         let moment = self.moments.first().map(|(at, _)| *at);
         let due = self.due.next_at(now).map(|at| at - self.settings.lead);
-        // Who starts nothing any more needs no worker and looks at no roster.
+        // A halted core starts nothing: it needs no slot and looks at no roster.
         let grows = self.pool.grows_at().filter(|_| !self.halted && self.lacks_workers());
         let check = self.rosters.wake_at(now).filter(|_| !self.halted);
         let wake = [opening, moment, due, grows, check].into_iter().flatten().min();
@@ -422,17 +431,19 @@ impl Core {
         first.into_iter().flatten().map(|(at, _)| at).min()
     }
 
-    /// Whether work is due by the wall clock, which may be stepped while nobody looks (W5).
+    /// Returns `true` if work is due by the wall clock. A step of that clock wakes no timer, so the
+    /// engine has to read it now and then.
     pub fn waits_for_wall_clock(&self) -> bool {
         self.due.by_wall() || self.rosters.wait()
     }
 
-    /// Starts nothing any more; what runs may still end (B3).
+    /// Starts nothing any more. Running attempts may still end.
     pub fn halt(&mut self) {
         self.halted = true;
     }
 
-    /// Whether nothing is waiting, running, due or to be retried (B3).
+    /// Returns `true` if nothing is waiting, running, due or to be retried. Parked calls do not
+    /// count.
     pub fn is_idle(&self) -> bool {
         self.attempts.is_empty() && self.unsettled == self.parked
     }
@@ -442,7 +453,7 @@ impl Core {
         self.waiting
     }
 
-    /// How an unfinished job stands.
+    /// The state of an unfinished job.
     pub fn job_state(&self, id: JobId) -> JobState {
         let job = self.job_ids.get(&id).map(|&job| &self.jobs[job]);
         let mut calls =
@@ -451,15 +462,15 @@ impl Core {
         if runs { JobState::Running } else { JobState::Waiting }
     }
 
-    /// The unfinished job with this key (D1).
+    /// The unfinished job with this key.
     pub fn job_with_key(&self, key: &Blob) -> Option<JobId> {
         let job = self.keys.find(0, key, |job| self.jobs[job].key.as_ref() == Some(key))?;
         Some(self.jobs[job].id)
     }
 
-    /// How much there is of everything.
+    /// Counts over all jobs and lanes.
     pub fn summary(&self, now: Now) -> Summary {
-        // Stand-ins for lanes that nobody knows are none.
+        // Stand-ins for lanes that are not configured are not counted.
         let lanes = || self.lane_names.values().map(|&lane| &self.lanes[lane]);
         let cooling = lanes().filter(|lane| lane.health.cooldown_until > now.time);
         Summary {
@@ -481,7 +492,8 @@ impl Core {
         self.jobs.len()
     }
 
-    /// Slots of the pool, and calls that keep a worker, of which the first of each lane takes none.
+    /// The size of the pool, and the running calls that keep a worker. The first of each lane takes
+    /// no slot, so these may be more.
     pub fn workers(&self) -> (u32, u32) {
         (self.pool.size(), self.pool.running())
     }

@@ -9,71 +9,71 @@ use crate::outcome::{Answer, JobState, Outcome};
 use crate::plan::Event;
 use crate::time::{Now, Span, Time};
 
-/// One event with its number, which no other ever has in one store.
+/// One event with its number, which is unique in its store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Numbered {
-    /// Its number; the next event has the next one, through restarts too.
+    /// Its number. The next event has the next number, through restarts too.
     pub id: u64,
-    /// When, by the wall clock.
+    /// When it happened, by the wall clock.
     pub at: Time,
-    /// What.
+    /// The event.
     pub what: Happened,
 }
 
-/// What is kept of an event.
+/// An event in the form in which it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Happened {
-    /// A new job.
+    /// A new job was accepted.
     Accepted {
-        /// Which.
+        /// The job.
         job: JobId,
     },
-    /// An attempt begins.
+    /// An attempt began.
     Started {
-        /// Of this job.
+        /// The job.
         job: JobId,
-        /// Of this call of it.
+        /// The number of its call.
         call: u16,
-        /// On this lane.
+        /// The lane.
         lane: Arc<str>,
     },
-    /// A call has its outcome.
+    /// A call got its outcome.
     Settled {
-        /// Of this job.
+        /// The job.
         job: JobId,
-        /// This call of it.
+        /// The number of its call.
         call: u16,
-        /// On this lane.
+        /// The lane.
         lane: Arc<str>,
-        /// What it came to, without the value.
+        /// The outcome, without its value.
         outcome: Outcome,
-        /// Requests that it took.
+        /// Requests that were made.
         attempts: u32,
         /// How long it waited.
         waited: Span,
-        /// How long it ran.
+        /// How long its last attempt ran.
         ran: Span,
     },
-    /// A job has its report.
+    /// A job got its report.
     Finished {
-        /// Which.
+        /// The job.
         job: JobId,
-        /// What became of it.
+        /// Its state.
         state: JobState,
         /// What its outcomes amount to.
         answer: Answer,
     },
-    /// A lane is closed.
+    /// A lane went into cooldown.
     Closed {
-        /// Which.
+        /// The lane.
         lane: Arc<str>,
-        /// Until then, by the wall clock as it was then.
+        /// The end of the cooldown, by the wall clock as it was then.
         until: Time,
     },
 }
 
 impl Happened {
-    /// What is kept of this event.
+    /// The form in which this event is kept.
     pub fn of(event: &Event, now: Now) -> Happened {
         match event {
             Event::Accepted(job) => Happened::Accepted { job: *job },

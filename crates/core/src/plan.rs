@@ -1,4 +1,4 @@
-//! What one turn decided: first to be made durable, then to be done.
+//! The decisions of one turn: first to be made durable, then to be acted on.
 
 use std::sync::Arc;
 
@@ -10,30 +10,32 @@ use crate::time::{Span, Time};
 /// The decisions of one turn.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// To be committed before anything else happens.
+    /// Changes to commit before anything else happens.
     pub writes: Vec<Write>,
-    /// How many of them tell nobody anything once the machine itself has stopped.
+    /// The number of writes that bind nobody after a power cut.
     pub(crate) passing: usize,
-    /// Attempts to start, once that is durable.
+    /// Attempts to start, after the commit.
     pub starts: Vec<Start>,
-    /// Attempts whose work is no longer wanted.
+    /// Attempts to abort: no call wants their result.
     pub aborts: Vec<AttemptId>,
-    /// Questions to the cache, to be answered within the turn.
+    /// Lookups in the cache, to be answered within the turn
+    /// ([`Core::looked_up`](crate::Core::looked_up)).
     pub lookups: Vec<CallLookup>,
-    /// What to tell, once it is durable.
+    /// Events to publish, after the commit.
     pub events: Vec<Event>,
-    /// What callers get whose deadline has passed while their job goes on for others (D1).
+    /// Snapshots for callers whose deadline has passed while their job goes on for others.
     pub partials: Vec<Arc<Report>>,
 }
 
 impl Plan {
-    /// Whether its writes have to outlive the process only. After a power cut nobody misses the
-    /// promise of an attempt that no limit counts and that is made again: nothing was said yet.
+    /// Returns `true` if its writes have to outlive the process only. Such a plan holds nothing but
+    /// reservations that no limit counts, of calls that are made again: after a power cut they bind
+    /// nobody, so no start need wait for the disk.
     pub fn is_passing(&self) -> bool {
         self.passing == self.writes.len()
     }
 
-    /// Empties it for the next turn; the room it has stays.
+    /// Empties it for the next turn, and keeps its allocations.
     pub fn clear(&mut self) {
         self.writes.clear();
         self.passing = 0;
@@ -59,40 +61,40 @@ pub struct CallLookup {
 pub struct Start {
     /// Its number.
     pub attempt: AttemptId,
-    /// For this call.
+    /// Its call.
     pub call: CallId,
-    /// On this lane.
+    /// Its lane.
     pub lane: Arc<str>,
-    /// By this worker.
+    /// Its kind, which names the worker.
     pub kind: Arc<str>,
-    /// How many attempts of this call counted before.
+    /// The attempts of this call that counted before.
     pub before: u16,
-    /// Not to be sent before this (W5).
+    /// Not to be sent earlier.
     pub start_at: Time,
-    /// Not to be sent later than this (L4).
+    /// Not to be sent later.
     pub send_by: Time,
-    /// Whether limits wait for the real start. Else it is told only of an attempt that takes its time,
-    /// for the report of a call that ends meanwhile (J1).
+    /// Whether limits wait for the real start. Otherwise the start is needed only for the report of
+    /// a call that ends while its request is on the wire.
     pub tell_start: bool,
     /// How long it may take.
     pub timeout: Option<Span>,
-    /// When an earlier process began it, at the latest, if one did: it is taken up.
+    /// For an attempt of an earlier process that is taken up: the latest moment at which it began.
     pub begun_at: Option<Time>,
-    /// Its own payload, if it is not the job's (J7).
+    /// The call's own payload, if it is not the job's.
     pub payload: Option<Blob>,
 }
 
-/// What subscribers are told, after it is durable.
+/// News for subscribers, published after it is durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A new job.
+    /// A new job was accepted.
     Accepted(JobId),
-    /// An attempt begins.
+    /// An attempt begins on this lane.
     Started(CallId, Arc<str>),
     /// A call has its outcome.
     Settled(CallId, CallReport),
     /// A job has its report.
     Finished(Arc<Report>),
-    /// A lane is closed until this moment.
+    /// A lane is in cooldown until this moment.
     Closed(Arc<str>, Time),
 }

@@ -9,41 +9,41 @@ use crate::lane::{Cause, Demand, Lane};
 use crate::pool::Need;
 use crate::time::{Now, Time};
 
-/// Calls ahead are counted exactly up to here.
+/// Calls ahead are counted exactly up to this number.
 pub const MOST_AHEAD: usize = 1_000;
 
-/// What a call waits for.
+/// The reason why a call waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    /// The gap between calls.
+    /// The gap between calls has not passed.
     Gap,
-    /// A full window.
+    /// A window is full.
     Window,
     /// The rest of a window is kept for higher priorities.
     Keep,
-    /// The limits of the lane's group.
+    /// A limit of the lane's group holds it.
     Group,
-    /// The service, or its failures, closed the lane.
+    /// The lane is in cooldown: its upstream said so, or failed.
     Cooldown,
-    /// A retry.
+    /// The backoff before its next attempt is not over.
     Backoff,
-    /// One call is out to see how the service is.
+    /// After failures the lane sends one call at a time, and that one is out.
     Probe,
-    /// As many calls as allowed are in flight.
+    /// As many calls as the lane allows are in flight.
     Busy,
-    /// A free worker, or a worker for its kind.
+    /// No slot of the pool is free, or no worker here runs its kind.
     Workers,
-    /// Calls that rank higher.
+    /// Calls that rank higher go first.
     Priority,
-    /// Its due moment.
+    /// It is not due yet.
     NotBefore,
-    /// Somebody to resume the lane.
+    /// An operator paused the lane.
     Paused,
-    /// The same call of another job.
+    /// It shares the request of another job's call.
     Joined,
-    /// An earlier stage.
+    /// An earlier stage of its job is under way.
     Stage,
-    /// Room in the queue.
+    /// The queue is full.
     Room,
 }
 
@@ -91,20 +91,20 @@ impl From<Cause> for Reason {
 /// Why one call waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Why {
-    /// Which lane.
+    /// Its lane.
     pub lane: std::sync::Arc<str>,
-    /// What it waits for in the first place.
+    /// The first reason.
     pub reason: Reason,
-    /// Until then at least, in engine time, where that is known.
+    /// It waits at least until this moment, in engine time; `None` where that is not known.
     pub until: Option<Time>,
-    /// Calls that go before it on its lane, up to `MOST_AHEAD`.
+    /// Calls that go before it on its lane, up to [`MOST_AHEAD`].
     pub ahead: usize,
-    /// What else keeps it.
+    /// Further reasons.
     pub also: Vec<Reason>,
 }
 
 impl Core {
-    /// Why a call waits; nothing for one that runs or has settled.
+    /// Why a call waits; `None` for one that runs or has settled.
     pub fn why(&self, id: CallId, now: Now) -> Option<Why> {
         let job = &self.jobs[*self.job_ids.get(&id.job)?];
         let &number = job.calls.get(usize::from(id.index))?;
@@ -124,7 +124,7 @@ impl Core {
         }
     }
 
-    /// Why each call of a job that waits does so, by call number.
+    /// Why the waiting calls of a job wait, by call number.
     pub fn why_job(&self, job: crate::job::JobId, now: Now) -> Option<Vec<(u16, Why)>> {
         let calls = &self.jobs[*self.job_ids.get(&job)?].calls;
         let whys = (0..calls.len() as u16)
@@ -170,7 +170,7 @@ impl Core {
         Why { lane: lane.name.clone(), reason, until, ahead, also }
     }
 
-    /// How many calls of the lane go before this one, as ranks stand now.
+    /// The number of calls of the lane that go before this one, as ranks stand now.
     fn ahead(&self, number: u32, lane: &Lane, now: Now) -> usize {
         let call = &self.calls[number];
         let job = &self.jobs[call.job];

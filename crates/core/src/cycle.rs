@@ -1,8 +1,8 @@
 //! Cycles: a roster's due services, run one after another (S2, S3).
 //!
-//! A run is a job whose key is the service's, so that no service runs twice at once whoever asks
-//! (D1). What a run came to, what is remembered of it and the next step of the cycle are written in
-//! one turn: there is no moment at which a crash could repeat what is finished.
+//! A run is a job whose key is the service's, so no service runs twice at once, whichever rosters
+//! and operators ask for it (D1). The result of a run, the memory of it and the next step of the
+//! cycle are written in one turn: there is no moment at which a crash could repeat a finished run.
 
 use std::sync::Arc;
 
@@ -22,48 +22,48 @@ use crate::service::{
 use crate::submit::Origin;
 use crate::time::{Now, Time};
 
-/// A service that does not exist.
+/// There is no service of this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no service named `{0}`")]
 pub struct UnknownService(pub Arc<str>);
 
-/// Why a service was not run by hand.
+/// A service that could not be run on request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
     /// There is no such service.
     #[error(transparent)]
     Unknown(#[from] UnknownService),
-    /// Its job can never be accepted as it is.
+    /// Its job can never be accepted.
     #[error(transparent)]
     Submit(#[from] SubmitError),
 }
 
-/// How a service is doing.
+/// The present state of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceStatus {
-    /// What is remembered of it.
+    /// Its durable memory.
     pub record: ServiceRecord,
-    /// As configured; nothing if it no longer is.
+    /// Its configuration; `None` if it is configured no more.
     pub terms: Option<ServiceTerms>,
     /// The job that runs it now.
     pub running: Option<JobId>,
-    /// When a roster will run it, by the wall clock; nothing if none does.
+    /// When a roster will run it, by the wall clock; `None` if no roster does.
     pub next_at: Option<Time>,
 }
 
-/// How a roster is doing.
+/// The present state of a roster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RosterStatus {
-    /// What is remembered of it.
+    /// Its durable memory.
     pub record: RosterRecord,
-    /// As configured.
+    /// Its configuration.
     pub terms: RosterTerms,
-    /// When it looks next, by the wall clock; nothing while a cycle is under way.
+    /// Its next check, by the wall clock; `None` while a cycle is under way.
     pub check_at: Option<Time>,
 }
 
 impl Core {
-    /// Changes what services and rosters there are; what is under way goes on (S2).
+    /// Replaces the configured services and rosters. Runs and cycles that are under way go on.
     pub fn configure_services(&mut self, services: &[ServiceTerms], rosters: &[RosterTerms]) {
         self.rosters.configure(services, rosters);
     }
@@ -118,7 +118,7 @@ impl Core {
     ) {
         match self.job_ids.get(&id) {
             Some(&job) if self.lives(job) => {}
-            // Nobody here can make it: it ends, whoever waits for it, and the roster is looked at
+            // This process cannot run it: it ends for all its callers, and the roster is looked at
             // again.
             Some(&job) => {
                 self.unwatch_deadline(job);
@@ -132,12 +132,12 @@ impl Core {
         }
     }
 
-    /// Whether an unfinished job can be run here.
+    /// Returns `true` if an unfinished job can be run here.
     fn lives(&self, job: u32) -> bool {
         self.jobs[job].calls.iter().any(|&call| self.calls[call].state != State::Parked)
     }
 
-    /// Whether a job runs a service.
+    /// Returns `true` if a job runs a service.
     pub(crate) fn is_run(&self, job: &Job) -> bool {
         self.service_kind == Some(job.kind)
     }
@@ -247,7 +247,7 @@ impl Core {
         }
     }
 
-    /// Runs a service now, whatever its timing; one that runs already is joined (S3).
+    /// Runs a service now, due or not. A run that is under way is joined.
     pub fn run_service(
         &mut self,
         name: &str,
@@ -259,7 +259,7 @@ impl Core {
         Ok(self.submit(job, now, plan)?)
     }
 
-    /// Marks a service as never run: it is due at the next check (S1).
+    /// Marks a service as never run. It is due at the next check.
     pub fn reset_service(&mut self, name: &str, plan: &mut Plan) -> Result<(), UnknownService> {
         let service = self.rosters.services.get_mut(name);
         let service = service.ok_or_else(|| UnknownService(name.into()))?;
@@ -269,7 +269,7 @@ impl Core {
         Ok(())
     }
 
-    /// How all services are doing, by name.
+    /// The present state of all services, by name.
     pub fn service_statuses(&self, now: Now) -> Vec<ServiceStatus> {
         let next = self.rosters.next_runs(now);
         let status = |service: &Service| ServiceStatus {
@@ -287,7 +287,7 @@ impl Core {
         found.map(|job| self.jobs[job].id)
     }
 
-    /// How all configured rosters are doing, by name.
+    /// The present state of all configured rosters, by name.
     pub fn roster_statuses(&self, now: Now) -> Vec<RosterStatus> {
         let status = |roster: &Roster| {
             let terms = roster.terms.clone()?;
@@ -298,7 +298,7 @@ impl Core {
     }
 }
 
-/// What became of the wish to run a service.
+/// The result of an attempt to begin a run.
 enum Begun {
     Runs(JobId),
     Over(ServiceResult),

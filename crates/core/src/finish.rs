@@ -1,4 +1,4 @@
-//! How a job ends: its last stage, its early exit, its deadline, its cancellation, its one report
+//! The end of a job: its last stage, its early exit, its deadline, its cancellation, its one report
 //! (J1 to J4, W2, W4).
 
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::plan::{Event, Plan};
 use crate::record::Write;
 use crate::time::Now;
 
-/// What became of a wish to cancel.
+/// The result of a cancellation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancelled {
     /// The job is cancelled.
     Job,
-    /// Others still wait for it: only this caller has gone (D1).
+    /// One caller has left the job, and others still wait for it.
     Detached,
     /// The job has finished before; the rules alone know only unfinished jobs.
     Finished,
@@ -26,7 +26,7 @@ pub enum Cancelled {
 }
 
 impl Core {
-    /// Every call of the stage has settled: the next one starts, or the job is finished (J3).
+    /// Starts the next stage, or finishes the job, after every call of a stage has settled (J3).
     pub(crate) fn stage_over(&mut self, job: u32, last: Option<u32>, now: Now, plan: &mut Plan) {
         let conclusive = |call: &u32| {
             self.calls[*call].outcome.as_ref().is_some_and(|outcome| outcome.is_conclusive())
@@ -48,8 +48,8 @@ impl Core {
         self.begin_stage(job, now, plan);
     }
 
-    /// Settles every call that has not settled as skipped. Those on the wire may go on at an
-    /// early exit; what they bring is for the cache and the lane (J2).
+    /// Skips every call that has not settled. At an early exit those on the wire may go on; their
+    /// results are for the cache and the lane (J2).
     pub(crate) fn withdraw(&mut self, job: u32, skip: Skip, now: Now, plan: &mut Plan) {
         self.settle_rest(job, &Outcome::Skipped(skip), now, plan);
     }
@@ -64,7 +64,8 @@ impl Core {
         }
     }
 
-    /// The same, and what is on the wire is aborted: nobody wants it any more (W4).
+    /// Settles every call that has not settled, and aborts the attempts that no other job shares
+    /// (W4).
     fn abort_rest(&mut self, job: u32, outcome: &Outcome, now: Now, plan: &mut Plan) {
         let calls = self.jobs[job].calls.iter().map(|&call| &self.calls[call]);
         let running: Vec<AttemptId> =
@@ -77,7 +78,7 @@ impl Core {
         plan.aborts.extend(unwanted);
     }
 
-    /// Callers whose deadline has passed leave, each with what there is for it then; with the last
+    /// Lets callers whose deadline has passed leave, each with a snapshot of the job. With the last
     /// one the job is over (D1, W2).
     pub(crate) fn deadline_passes(&mut self, job: u32, now: Now, plan: &mut Plan) {
         if self.jobs[job].callers.pass(now.time) {
@@ -90,8 +91,8 @@ impl Core {
         }
     }
 
-    /// What an unfinished job has by now, as a caller is told whose deadline has passed: no report,
-    /// because the job goes on.
+    /// A snapshot of an unfinished job, for a caller whose deadline has passed. It is no report:
+    /// the job goes on, and the snapshot is not stored.
     pub fn partial(&self, id: JobId, now: Now) -> Option<Report> {
         self.job_ids.get(&id).map(|&job| self.snapshot(job, now))
     }
@@ -123,7 +124,7 @@ impl Core {
         }
     }
 
-    /// Withdraws the caller that would wait longest, and with the last one the job (D1, W4).
+    /// Withdraws the caller that would wait longest, and with the last one the job.
     pub fn cancel(&mut self, id: JobId, now: Now, plan: &mut Plan) -> Cancelled {
         let Some(&job) = self.job_ids.get(&id) else { return Cancelled::Unknown };
         self.unwatch_deadline(job);
@@ -154,7 +155,7 @@ impl Core {
         }
     }
 
-    /// The one report of a job: its key is free, and nothing of it is left but history (J1).
+    /// Writes the one report of a job, frees its key and forgets it (J1).
     pub(crate) fn finish(&mut self, number: u32, now: Now, plan: &mut Plan) {
         let calls = self.jobs[number].calls.iter();
         let calls: Vec<CallReport> = calls.map(|&call| self.call_report(call)).collect();

@@ -13,47 +13,47 @@ use crate::record::{Membership, Write};
 use crate::time::{Now, Span, Time};
 use crate::why::Reason;
 
-/// A lane that does not exist.
+/// There is no lane of this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no lane named `{0}`")]
 pub struct UnknownLane(pub Arc<str>);
 
-/// How a lane is doing.
+/// The present state of a lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneStatus {
     /// Its name.
     pub name: Arc<str>,
     /// Waiting calls.
     pub waiting: usize,
-    /// Calls that may wait (Q1).
+    /// The most calls that may wait on it.
     pub max_waiting: u32,
-    /// Since when the one waits that has waited longest.
+    /// When its oldest waiting call joined the queue.
     pub oldest_at: Option<Time>,
     /// Attempts on the wire.
     pub in_flight: u32,
     /// When its next call could go, whatever is ahead of it.
     pub open_at: Time,
-    /// What keeps it closed until then, if anything does.
+    /// The reason why it is closed until then; `None` if it is open.
     pub why_closed: Option<Reason>,
-    /// What each of its windows holds.
+    /// Its windows, and the attempts that each of them holds.
     pub used: Vec<(crate::rate::Rate, u64)>,
-    /// Closed until then by the service or by failures.
+    /// The end of its cooldown, if it is in one.
     pub cooldown_until: Option<Time>,
-    /// How far up the ladder.
+    /// Its rung on the ladder of cooldowns; 0 is the ground.
     pub rung: u8,
-    /// Stopped by hand.
+    /// Whether an operator paused it.
     pub paused: bool,
-    /// Made by a template, and dropped when as good as new (L10).
+    /// Whether a template made it. It is dropped when it is as good as new and room is needed.
     pub made: bool,
-    /// Its rules.
+    /// Its configured limits.
     pub limits: Arc<Limits>,
-    /// How much later than its start a call counts, also where the rules do not say (L4).
+    /// How much later than its start a call counts; the default where the limits name none.
     pub slack: Span,
 }
 
 impl Core {
-    /// Sets the limits of a lane, or of a template if the name ends in `*`; lanes that a template
-    /// made follow it. Returns the lanes that it concerns.
+    /// Sets the limits of a lane, or of a template if the name ends in `*`. Lanes that a template
+    /// made follow it. Returns the lanes that are concerned.
     pub(crate) fn configure(&mut self, name: Arc<str>, limits: Limits, now: Time) -> Vec<u32> {
         let limits = Limits { every: limits.every.filter(|every| *every > Span::ZERO), ..limits };
         // Lanes with the same limits share them: ten thousand lanes are smaller that way.
@@ -87,8 +87,9 @@ impl Core {
         made.into_iter().map(|(lane, _)| lane).collect()
     }
 
-    /// Adds a lane while running, or changes its limits. One that is known from before, and was
-    /// not configured at the start, has a history that was not read: it has to wait for the next.
+    /// Adds a lane while running, or changes its limits. Fails for a lane that the store knows and
+    /// that was not configured at the start: its history was not read, so it has to wait for the
+    /// next start.
     pub fn set_lane(
         &mut self,
         name: &Arc<str>,
@@ -110,7 +111,7 @@ impl Core {
         self.change_limits(name, limits, now, plan)
     }
 
-    /// Changes a lane's limits while running (L11).
+    /// Changes a lane's limits while running. A window that stays keeps its history.
     pub fn change_limits(
         &mut self,
         name: &str,
@@ -154,8 +155,9 @@ impl Core {
         self.touch_lane(lane);
     }
 
-    /// What a lane without limits promised, and what may not have arrived yet, counts in its new
-    /// ones (L11).
+    /// Charges what a lane without limits has reserved, and what may not have arrived yet, to its
+    /// new limits (L11). Such a lane kept no history, and the upstream may still count these
+    /// attempts.
     fn charge_promised(&mut self, number: u32, now: Time) {
         let ledger = &mut self.lanes[number].ledger;
         let attempts = self.attempts.iter().filter(|(_, known)| known.lane == number && known.used);
@@ -168,8 +170,8 @@ impl Core {
         }
     }
 
-    /// A default budget never undercuts its lane's gap: where that is longer now, calls that wait or
-    /// may come back wait longer. None waits less for a gap that is shorter (W1).
+    /// Gives calls that wait, or may come back, longer default budgets if the lane's gap is longer
+    /// now: a default never undercuts it. A shorter gap shortens no budget (W1).
     fn stretch_budgets(&mut self, lane: u32) {
         if Mutant::BudgetsKept.on() {
             return;
@@ -186,7 +188,7 @@ impl Core {
         }
     }
 
-    /// A lane that changes groups takes the budgets of its waiting calls along.
+    /// Moves the budgets of a lane's waiting calls to its new group.
     fn move_waits(&mut self, lane: u32, from: Option<u32>, to: Option<u32>) {
         for (cost, max_wait, call) in self.lanes[lane].budgets.iter() {
             if let Some(from) = from {
@@ -198,8 +200,8 @@ impl Core {
         }
     }
 
-    /// A lane that changes groups: what it has on the wire holds slots of the new one, and what may
-    /// still arrive counts in both (L9, L11).
+    /// Moves the attempts of a lane that changes groups: those on the wire hold slots of the new
+    /// group, and those that may still arrive count in both (L9, L11).
     fn move_attempts(&mut self, number: u32, from: Option<u32>, to: Option<u32>, now: Time) {
         let next = AttemptId(self.next.attempt);
         let pending = self.lanes[number].pending.clone();
@@ -251,7 +253,7 @@ impl Core {
         self.measure_groups(number);
     }
 
-    /// How long the history of a lane binds any group that counts it.
+    /// Computes how long the history of a lane binds any group that counts it.
     pub(crate) fn measure_groups(&mut self, lane: u32) {
         let of = self.lanes[lane].memberships.iter();
         let groups = of.filter_map(|of| self.group_named(&of.group));
@@ -259,7 +261,8 @@ impl Core {
         self.lanes[lane].group_memory = memory.unwrap_or(Span::ZERO);
     }
 
-    /// The store's word about a lane's groups meets the configuration's: says whether they differ.
+    /// Compares a lane's groups in the store with the configuration, which wins from now on.
+    /// Returns `true` if they differ.
     pub(crate) fn settle_membership(&mut self, number: u32) -> bool {
         let next = AttemptId(self.next.attempt);
         let lane = &mut self.lanes[number];
@@ -328,7 +331,7 @@ impl Core {
         Ok(number)
     }
 
-    /// Whether a lane of this name exists or could be made.
+    /// Returns `true` if a lane of this name exists or could be made.
     pub(crate) fn knows_lane(&self, name: &str) -> bool {
         self.lane_names.contains_key(name) || self.template_for(name).is_some()
     }
@@ -357,7 +360,7 @@ impl Core {
         false
     }
 
-    /// A lane stands once among the idle ones, at the last moment named.
+    /// Puts a lane among the idle ones at this moment, and nowhere else.
     fn idle_from(&mut self, number: u32, at: Time) {
         let before = std::mem::replace(&mut self.lanes[number].idle_from, at);
         self.idle_lanes.remove(&(before, number));
@@ -389,7 +392,7 @@ impl Core {
         self.lane_names.get(name).copied().ok_or_else(|| UnknownLane(name.into()))
     }
 
-    /// Stops a lane by hand: what runs goes on, nothing new starts.
+    /// Pauses a lane: running calls go on, and no new one starts.
     pub fn pause(&mut self, name: &str, now: Now, plan: &mut Plan) -> Result<(), UnknownLane> {
         let number = self.named(name)?;
         if !self.lanes[number].paused {
@@ -399,7 +402,7 @@ impl Core {
         Ok(())
     }
 
-    /// Lets a paused lane go on.
+    /// Resumes a paused lane.
     pub fn resume(&mut self, name: &str, plan: &mut Plan) -> Result<(), UnknownLane> {
         let number = self.named(name)?;
         self.set_paused(number, plan, false);
@@ -420,8 +423,8 @@ impl Core {
         self.touch_lane(lane);
     }
 
-    /// Lifts a cooldown, the ladder and what throttling or announcements did; the history of
-    /// attempts stays, so no configured limit is passed.
+    /// Lifts the cooldown and the ladder of a lane, and forgets what throttling and announcements
+    /// did to it. The history of its attempts stays, so no configured limit is exceeded.
     pub fn reset(&mut self, name: &str, plan: &mut Plan) -> Result<(), UnknownLane> {
         let number = self.named(name)?;
         let lane = &mut self.lanes[number];
@@ -433,7 +436,7 @@ impl Core {
         Ok(())
     }
 
-    /// How all lanes are doing, by name.
+    /// The present state of all lanes, by name.
     pub fn lane_statuses(&self, now: Now) -> Vec<LaneStatus> {
         let lanes = self.lane_names.values().map(|&lane| self.status_of(&self.lanes[lane], now));
         let mut lanes: Vec<LaneStatus> = lanes.collect();

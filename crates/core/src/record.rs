@@ -1,4 +1,4 @@
-//! What must survive: the form in which the rules hand their promises to a store.
+//! Records: the form in which the rules hand their promises to a store.
 
 use std::sync::Arc;
 
@@ -15,43 +15,44 @@ use crate::time::{Span, Time};
 /// One durable change. A turn's writes are committed together or not at all, in this order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write {
-    /// A job was accepted (B1).
+    /// A job was accepted, with this payload.
     Job(JobRecord, Blob),
-    /// Its terms changed.
+    /// A job has new terms.
     Terms(JobId, Terms),
-    /// Its payload was replaced (D1).
+    /// A job has a new payload.
     Payload(JobId, Blob),
-    /// A call of an unfinished job moved on; replaces its earlier record.
+    /// A call of an unfinished job moved on. Replaces its earlier record.
     Call(CallRecord),
-    /// An attempt is promised (L4).
+    /// An attempt is reserved.
     Reserve(Reservation),
-    /// Its call went for reasons of its own; it is made for another that shared it (C2).
+    /// The call of an attempt left it to this other call, which shared it.
     HandOver(LaneId, AttemptId, CallId),
-    /// Its real start is known, and so where it counts.
+    /// The real start of an attempt is known: it counts at this moment.
     Started(LaneId, AttemptId, Time),
-    /// It has ended and is now history.
+    /// An attempt has ended and is history.
     Ended(LaneId, AttemptId, Time),
-    /// It was not used, or its lane remembers nothing: no trace is needed.
+    /// An attempt was not used, or its lane keeps no history: it leaves no trace.
     Release(LaneId, AttemptId),
-    /// History of a lane below this attempt binds nothing any more; reservations without an end stay.
+    /// The history of a lane below this attempt binds nothing any more. Reservations without an end
+    /// stay.
     Forget(LaneId, AttemptId),
-    /// What a lane must remember besides its history; replaces its earlier record.
+    /// The memory of a lane besides its history. Replaces its earlier record.
     Lane(LaneRecord),
-    /// The lane is as good as new and its name may be forgotten (L10).
+    /// A lane is as good as new, and its name may be forgotten.
     DropLane(LaneId),
-    /// The job has its report: it and its calls are finished (J1).
+    /// A job has its report: it and its calls are finished.
     Finish(Arc<Report>),
-    /// The job that was finished just before had this key (D1), and is found by it from now on.
+    /// The job that was finished just before had this key, and is found by it from now on.
     FinishedKey(JobId, Blob),
-    /// An answer for the cache (C2).
+    /// An answer for the cache.
     Answer(CachedAnswer),
-    /// What is remembered of a service; replaces its earlier record (S1).
+    /// The memory of a service. Replaces its earlier record.
     Service(ServiceRecord),
-    /// Where a roster stands; replaces its earlier record (S2).
+    /// The memory of a roster. Replaces its earlier record.
     Roster(RosterRecord),
-    /// What a worker or a tool keeps under a name; nothing forgets it.
+    /// A note that a worker or a tool keeps under a name, or deletes.
     Note(Arc<str>, Option<Blob>),
-    /// Events in the order of their numbers, which follow one another; at least one.
+    /// Events in the order of their numbers, which follow one another. At least one.
     Events(Vec<Numbered>),
 }
 
@@ -62,45 +63,45 @@ pub struct JobRecord {
     pub id: JobId,
     /// When it was accepted.
     pub submitted_at: Time,
-    /// What may change.
+    /// The part that may change.
     pub terms: Terms,
-    /// What never changes.
+    /// The part that never changes.
     pub spec: Arc<JobSpec>,
 }
 
-/// A call that is no longer what its job's record alone would make it.
+/// The record of a call whose state its job's record alone does not tell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallRecord {
     /// Its job.
     pub job: JobId,
-    /// Its place in the job.
+    /// Its position in the job.
     pub index: u16,
-    /// For a call that `moved` added: its stage, lane and payload (J7).
+    /// For a call that a move added: its stage, lane and payload.
     pub added: Option<AddedCall>,
     /// When it joined the queue, once it did.
     pub joined_at: Option<Time>,
     /// Attempts that counted.
     pub attempts: u16,
-    /// Times it was throttled (L6).
+    /// Times it was throttled.
     pub throttles: u16,
-    /// Times the process died under it (B2).
+    /// Times the process died during it.
     pub crashes: u16,
-    /// Requests that the upstream did not process (L7).
+    /// Requests that the upstream did not process.
     pub unprocessed: u16,
-    /// When a waiting retry comes back (R1).
+    /// When a waiting retry comes back.
     pub retry_at: Option<Time>,
-    /// What it came to, with how it went.
+    /// Its outcome, once it has one.
     pub settled: Option<SettledCall>,
 }
 
-/// Where a moved call went on.
+/// A call that a move added to its job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddedCall {
     /// The stage that it belongs to.
     pub stage: u16,
     /// Its lane.
     pub lane: Arc<str>,
-    /// How many moves led here.
+    /// Moves that led here.
     pub hops: u16,
     /// Its own payload, if it has one.
     pub payload: Option<Vec<u8>>,
@@ -109,7 +110,7 @@ pub struct AddedCall {
 /// A settled call of an unfinished job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SettledCall {
-    /// What it came to.
+    /// Its outcome.
     pub outcome: Outcome,
     /// Microseconds waited.
     pub waited: u64,
@@ -119,56 +120,57 @@ pub struct SettledCall {
     pub cached: bool,
 }
 
-/// The durable promise of one attempt, and then its trace.
+/// The durable promise of one attempt. After its end it stays as history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reservation {
-    /// On this lane.
+    /// Its lane.
     pub lane: LaneId,
     /// Its number.
     pub attempt: AttemptId,
-    /// For this call.
+    /// Its call.
     pub call: CallId,
     /// The priority that was submitted.
     pub priority: Priority,
-    /// What it costs in every window.
+    /// Its cost in every window.
     pub cost: u32,
-    /// Where it counts: when it arrives at the latest, by its start once that is known.
+    /// The moment at which it counts: its latest possible arrival, by its start once that is known.
     pub at: Time,
     /// When it ended.
     pub ended_at: Option<Time>,
 }
 
-/// What a lane remembers besides its attempts.
+/// The memory of a lane besides its attempts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneRecord {
     /// Its number.
     pub id: LaneId,
     /// Its name.
     pub name: Arc<str>,
-    /// Its windows and the moment each was introduced (L11).
+    /// Its windows, and the moment at which each was introduced.
     pub windows: Vec<(Rate, Time)>,
-    /// Closed until then (L6, L7).
+    /// The end of its cooldown.
     pub cooldown_until: Time,
     /// Failures in a row.
     pub failures: u32,
-    /// How far up the ladder; 0 is the ground.
+    /// Its rung on the ladder; 0 is the ground.
     pub rung: u8,
-    /// Attempts reserved up to this one say nothing new about throttling or failing.
+    /// The last attempt that was reserved when the lane was last slowed or closed. Up to it results
+    /// say nothing new about throttling or failing.
     pub judged: AttemptId,
-    /// The gap that throttling set, and what is known of it (L7).
+    /// The gap that throttling set.
     pub slow: SlowRecord,
-    /// `in_flight` is halved to this (L7).
+    /// The calls in flight that throttling left.
     pub narrowed: Option<u32>,
-    /// What the service announced, and when (L8).
+    /// The limits that its upstream announced, and when.
     pub announced: Option<(Announced, Time)>,
-    /// Stopped by hand, since then.
+    /// Since when an operator has paused it.
     pub paused_at: Option<Time>,
-    /// The groups that its attempts were charged to (L9), which may be others than the one that the
+    /// The groups that its attempts were charged to, which may be others than the one that the
     /// configuration names now. `None`: written by a version that did not keep them.
     pub groups: Option<Vec<Membership>>,
 }
 
-/// How far throttling has slowed a lane down (L7).
+/// How far throttling has slowed a lane down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(C)] // in memory each look at a lane needs the gap
 pub struct SlowRecord {
@@ -176,7 +178,8 @@ pub struct SlowRecord {
     pub gap: Span,
     /// At this gap or below the lane is what it was.
     pub ground: Span,
-    /// The last gap at which the upstream still throttled, zero if its rate was not known, and when.
+    /// The last gap at which the upstream still throttled, zero if its rate was not known, and
+    /// when.
     pub refused: Option<(Span, Time)>,
 }
 
@@ -197,27 +200,27 @@ impl Membership {
         Membership { group: group.into(), first, last: AttemptId(u64::MAX) }
     }
 
-    /// Whether the lane is in the group still.
+    /// Returns `true` if the lane is in the group still.
     pub fn lasts(&self) -> bool {
         self.last == AttemptId(u64::MAX)
     }
 
-    /// Whether the group counts this attempt.
+    /// Returns `true` if the group counts this attempt.
     pub fn counts(&self, attempt: AttemptId) -> bool {
         (self.first..=self.last).contains(&attempt)
     }
 }
 
-/// One answer of one lane to one question (C2).
+/// A cached answer of one lane for one cache key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CachedAnswer {
-    /// Who answered.
+    /// The lane that answered.
     pub lane: Arc<str>,
-    /// The question.
+    /// The cache key.
     pub key: Blob,
-    /// The answer; `None` is that there is nothing.
+    /// The answer; `None` for an empty one.
     pub value: Option<CachedValue>,
-    /// Not used from then on.
+    /// Not used from this moment on.
     pub expires_at: Time,
 }
 

@@ -1,4 +1,4 @@
-//! The report as the JSON that programs read.
+//! Reports in JSON, as programs read them.
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ fn is_zero(n: &u32) -> bool {
 }
 
 impl Outcome {
-    /// Its name everywhere.
+    /// Its name in JSON and in output.
     pub fn name(&self) -> &'static str {
         match self {
             Outcome::Done { .. } => "done",
@@ -107,7 +107,7 @@ impl Answer {
 }
 
 impl Skip {
-    /// Its name everywhere.
+    /// Its name in JSON and in output.
     pub fn reason(&self) -> &'static str {
         match self {
             Skip::MaxWait { .. } | Skip::Paused { .. } => "max_wait",
@@ -136,7 +136,8 @@ impl From<&CallReport> for CallLine {
         match &call.outcome {
             Outcome::Done { conclusive, value } => {
                 line.conclusive = Some(*conclusive);
-                // A worker's value is JSON because the engine made it so; anything else is shown as null.
+                // A worker's value is JSON because the engine made it so; anything else is shown as
+                // null.
                 line.value = serde_json::from_slice(value).ok();
             }
             Outcome::Skipped(skip) => {

@@ -1,4 +1,4 @@
-//! Rosters and services by name: what is configured, what is remembered, when to look next (S2).
+//! Rosters and services by name: their configuration, their memory, and their next checks (S2).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Services: work that comes again, what is remembered of it, and when it is due (S1).
+//! Services: work that comes again, its durable memory, and when it is due (S1).
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use crate::mutant::Mutant;
 use crate::outcome::{JobState, Outcome, Report};
 use crate::time::{Now, Span, Time};
 
-/// The kind of the jobs that run services. Its worker is whoever knows what to run.
+/// The kind of the jobs that run services.
 pub const SERVICE_KIND: &str = "service";
-/// Services or rosters at most.
+/// The most services, and the most rosters.
 pub const MOST_SERVICES: usize = 10_000;
-/// What is remembered of why a run failed, in bytes.
+/// The longest reason of a failed run that is remembered, in bytes.
 const LONGEST_WHY: usize = 500;
 /// A success so far ahead of the clock was dated by a clock that was wrong.
 const WRONG_CLOCK: Span = Span::days(1);
@@ -23,9 +23,9 @@ const WRONG_CLOCK: Span = Span::days(1);
 /// When a service is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum When {
-    /// So long after its last success.
+    /// This long after its last success.
     Every(Span),
-    /// As long as its roster waits between two checks.
+    /// As long after its last success as its roster waits between two checks.
     EveryCheck,
     /// At these moments of the wall clock.
     Cron(Cron),
@@ -42,7 +42,7 @@ pub struct ServiceTerms {
     pub lane: Arc<str>,
     /// Attempts of one run.
     pub attempts: NonZeroU16,
-    /// For its worker.
+    /// Bytes for its worker.
     pub payload: Blob,
 }
 
@@ -53,16 +53,16 @@ pub struct RosterTerms {
     pub name: Arc<str>,
     /// How long it waits between two checks.
     pub check: Span,
-    /// What it runs, in this order.
+    /// The services that it runs, in this order.
     pub services: Vec<Arc<str>>,
 }
 
-/// What is remembered of a service, for good.
+/// The durable memory of a service. It is never deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceRecord {
     /// Its name.
     pub name: Arc<str>,
-    /// When it was first heard of.
+    /// When it was first configured.
     pub since: Now,
     /// When it last succeeded.
     pub succeeded_at: Option<Now>,
@@ -77,20 +77,20 @@ pub struct ServiceRun {
     pub job: JobId,
     /// When it was over, by the wall clock.
     pub ended_at: Time,
-    /// What it came to.
+    /// Its result.
     pub result: ServiceResult,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceResult {
     /// Done, failed, skipped or cancelled.
     pub state: JobState,
-    /// Why, if it is not done.
+    /// The reason, if it is not done.
     pub why: Option<Arc<str>>,
 }
 
-/// What is remembered of a roster.
+/// The durable memory of a roster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RosterRecord {
     /// Its name.
@@ -99,17 +99,17 @@ pub struct RosterRecord {
     pub begun_at: Option<Time>,
     /// When its last cycle was over.
     pub over_at: Option<Now>,
-    /// What it runs now, and the job that does.
+    /// The service that it runs now, and the job that does so.
     pub current: Option<(Arc<str>, JobId)>,
-    /// What its cycle has left to look at.
+    /// The services that its cycle has not looked at yet.
     pub remaining: Vec<Arc<str>>,
-    /// What the services of this cycle came to, or those of the last one.
+    /// The results of this cycle so far, or of the last one.
     pub results: Vec<(Arc<str>, ServiceResult)>,
 }
 
 impl When {
-    /// When a service with this memory is due next, by the wall clock; a moment that has passed
-    /// says that it is due now. `check` is how often its roster looks.
+    /// When a service with this memory is due next, by the wall clock. A moment that has passed
+    /// means now. `check` is the interval of its roster's checks.
     pub fn due_at(&self, record: &ServiceRecord, check: Span, now: Now) -> Time {
         let interval = match self {
             When::Cron(cron) => {
@@ -137,7 +137,7 @@ impl ServiceRecord {
 }
 
 impl ServiceResult {
-    /// What the report of a run says.
+    /// The result that the report of a run amounts to.
     pub(crate) fn of(report: &Report) -> ServiceResult {
         let last = report.calls.last().map(|call| &call.outcome);
         let why = match last {

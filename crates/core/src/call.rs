@@ -1,4 +1,4 @@
-//! A call and the one door through which its state changes.
+//! A call, and the one function through which its state changes.
 
 use crate::job::AttemptId;
 use crate::outcome::Outcome;
@@ -20,7 +20,7 @@ pub(crate) enum State {
     Backoff,
     /// Another job's call is the same call (C2).
     Joined,
-    /// Nobody here can run it: no worker for its kind, or no such lane any more.
+    /// This process cannot run it: no worker for its kind, or its lane is configured no more.
     Parked,
     /// An attempt is on its way.
     Running,
@@ -28,7 +28,7 @@ pub(crate) enum State {
     Settled,
 }
 
-/// What can happen to a call.
+/// A step in the life of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Delay,
@@ -44,7 +44,7 @@ pub(crate) enum Step {
     Settle,
 }
 
-/// A step that makes no sense in a state: our own bug.
+/// A step that is not allowed in a state: a bug in the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IllegalStep(State, Step);
 
@@ -92,7 +92,7 @@ pub(crate) struct Call {
     /// Requests that the upstream did not process (L7).
     pub(crate) unprocessed: u16,
     pub(crate) hops: u16,
-    /// Whose fate it shares while `Joined`.
+    /// The call whose request it shares while `Joined`.
     pub(crate) leader: u32,
     pub(crate) attempt: AttemptId,
     pub(crate) waited: Span,
@@ -124,7 +124,7 @@ impl Least {
 /// No bound on waiting.
 pub(crate) const ANY_WAIT: Span = Span(u64::MAX);
 
-/// Who leads a call that followed another and does no longer, until it is settled.
+/// The leader of a call that follows another no longer, until it is settled.
 pub(crate) const NO_CALL: u32 = u32::MAX;
 
 impl Call {
@@ -166,7 +166,7 @@ impl Call {
         self.attempts += 1;
     }
 
-    /// How its last request went: from its start until now.
+    /// Notes how long its last request ran, from its start until now.
     pub(crate) fn was_out(&mut self, started_at: Option<Time>, now: Time) {
         self.ran = started_at.map_or(Span::ZERO, |at| now.since(at));
         if self.state == State::Joined {

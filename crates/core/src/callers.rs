@@ -1,11 +1,12 @@
-//! Those who wait for a job's report, each until a deadline of its own (D1, W2).
+//! The callers that wait for a job's report, each until a deadline of its own (D1, W2).
 
 use serde::{Deserialize, Serialize};
 
 use crate::mutant::Mutant;
 use crate::time::Time;
 
-/// Different deadlines that one job keeps: a caller beyond them counts with the latest.
+/// The most different deadlines that one job keeps. A caller beyond them counts with the latest
+/// one.
 pub const MOST_DEADLINES: usize = 1_000;
 
 /// Callers with the same deadline; [`Time::NEVER`] for those without one.
@@ -76,7 +77,7 @@ impl Callers {
         Callers { latest: Deadline { at: deadline, callers }, earlier: None }
     }
 
-    /// How many there are.
+    /// The number of callers.
     pub fn count(&self) -> u32 {
         let earlier = self.earlier().iter().map(|due| due.callers);
         earlier.fold(self.latest.callers, u32::saturating_add)
@@ -97,7 +98,7 @@ impl Callers {
         self.earlier().iter().chain([&self.latest]).map(|deadline| (deadline.at, deadline.callers))
     }
 
-    /// One caller more.
+    /// Adds a caller.
     pub fn join(&mut self, deadline: Time) {
         let deadline =
             if Mutant::JoinedDeadlineIgnored.on() { deadline.min(self.last()) } else { deadline };
@@ -114,21 +115,21 @@ impl Callers {
         self.set(all);
     }
 
-    /// A caller that replaces the work takes the place of one with the same deadline, and is one more
-    /// if it has a deadline of its own.
+    /// Adds a caller that replaces the work. One with the same deadline as another takes its place.
     pub fn take_over(&mut self, deadline: Time) {
         if self.deadlines().all(|(at, _)| at != deadline) {
             self.join(deadline);
         }
     }
 
-    /// The deadlines up to `now` have passed: says whether any caller is left.
+    /// Removes the callers whose deadlines are at or before `now`. Returns `true` if any caller is
+    /// left.
     pub fn pass(&mut self, now: Time) -> bool {
         let left: Vec<Deadline> = self.all().into_iter().filter(|due| due.at > now).collect();
         self.set(left)
     }
 
-    /// The caller that would wait longest leaves: says whether another is left.
+    /// Removes the caller that would wait longest. Returns `true` if another is left.
     pub fn leave(&mut self) -> bool {
         let mut all = self.all();
         let latest = all.last_mut().expect("a job has a caller");
@@ -145,7 +146,7 @@ impl Callers {
         self.earlier().iter().copied().chain([self.latest]).collect()
     }
 
-    /// Of none at all the last is kept, for the report.
+    /// Without any caller left the last one is kept, for the report.
     fn set(&mut self, mut all: Vec<Deadline>) -> bool {
         let Some(latest) = all.pop() else { return false };
         *self = Stored { latest, earlier: all }.into();
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn d1_the_last_deadline_to_pass_leaves_nobody() {
+    fn d1_the_last_deadline_to_pass_leaves_no_caller() {
         let mut callers = callers(&[10, 20]);
         assert!(!callers.pass(Time(20)));
     }

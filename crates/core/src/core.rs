@@ -29,7 +29,7 @@ use crate::settings::Settings;
 use crate::time::{Now, Span, Time};
 use crate::timetable::Timetable;
 
-/// What to do with a call during which the process died.
+/// The fate of a call during which the process died.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnCrash {
     /// Make the call again.
@@ -51,7 +51,7 @@ pub enum OnCrash {
 pub struct KindTerms {
     /// Its stable name.
     pub name: Arc<str>,
-    /// What to do with its calls after a crash.
+    /// The fate of its calls after a crash.
     pub on_crash: OnCrash,
     /// Whether its calls occupy a slot of the pool while they run. Others hold only their lane's
     /// slot.

@@ -1,4 +1,4 @@
-//! What a job's outcomes amount to (J4).
+//! The answer that a job's outcomes amount to (J4).
 
 use crate::core::Job;
 use crate::job::Until;
@@ -24,9 +24,10 @@ fn state(calls: &[CallReport]) -> JobState {
     }
 }
 
-/// "Nobody answered" never looks like "nothing found".
+/// A lane without an answer never looks like one that found nothing: a caller would take a dead
+/// upstream for an empty one.
 fn answer(until: Until, calls: &[CallReport]) -> Answer {
-    // A call that moved is spoken for by the one it became.
+    // The call that a move added answers for the one that moved.
     let outcomes = || {
         let outcomes = calls.iter().map(|call| &call.outcome);
         outcomes.filter(|outcome| !matches!(outcome, Outcome::Moved { .. }))
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn j4_nobody_answered_never_looks_like_nothing_found() {
+    fn j4_no_answer_never_looks_like_an_empty_answer() {
         use Answer::{All, Conclusive, Empty, Inconclusive};
         use Until::Conclusive as First;
         let failed = || Outcome::Failed(Failure::transient("timeout"));

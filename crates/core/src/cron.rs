@@ -14,8 +14,8 @@ const LONGEST_CRON: usize = 200;
 /// Moments that come again: minute, hour, day of the month, month, day of the week.
 ///
 /// Where a clock is put forward, a fixed time that it skips is the first moment after it; where a
-/// clock is put back, a fixed time that comes twice is the first of the two. Wildcards and steps are
-/// moments like others: those skipped do not come, those that come twice do.
+/// clock is put back, a fixed time that comes twice is the first of the two. Wildcards and steps
+/// are moments like others: those skipped do not come, those that come twice do.
 #[derive(Clone)]
 pub struct Cron {
     text: Arc<str>,
@@ -23,16 +23,16 @@ pub struct Cron {
     zone: TimeZone,
 }
 
-/// Why a text is no cron expression.
+/// A text that is no cron expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CronError {
-    /// Not five fields that can be meant.
+    /// It does not have five valid fields.
     #[error(
         "`{0}` is not a cron expression: write minute, hour, day of the month, month and day of \
          the week, such as `0 3 * * mon-fri`"
     )]
     Form(String),
-    /// Such as the thirtieth of February.
+    /// It names no moment that ever comes, such as the thirtieth of February.
     #[error("`{0}` names a moment that never comes")]
     Never(String),
 }

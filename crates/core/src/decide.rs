@@ -371,7 +371,7 @@ impl Core {
         Some(Key { rank, order: order.0, seq: oldest.seq, call, need })
     }
 
-    /// What a call needs to start besides its lane (P5): nothing, a first call's place, or a slot
+    /// The need of a call besides its lane (P5): nothing, a first call's place, or a slot
     /// of the pool. Each need has ready sets of its own: while no slot is free, a call that needs
     /// none is found without passing over those that do.
     pub(crate) fn need(&self, lane: &Lane, call: u32) -> Need {

@@ -1,4 +1,4 @@
-//! When work is due: a date is the wall clock's, a delay is engine time (W5).
+//! Due moments: a date belongs to the wall clock, a delay to engine time (W5).
 
 use std::collections::BTreeSet;
 
@@ -13,13 +13,13 @@ pub enum Due {
     /// At once.
     #[default]
     Now,
-    /// So long after its submission, whatever becomes of the wall clock.
+    /// This long after its submission. Steps of the wall clock do not matter.
     In(Span),
     /// At this moment of the wall clock.
     At(Time),
 }
 
-/// The moment at which a job is due, by the clock that its caller meant.
+/// The moment at which a job is due, by the clock that its caller named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum DueAt {
     /// A date.
@@ -61,7 +61,7 @@ impl DueAt {
         }
     }
 
-    /// Whether the moment has come, or comes within `lead`.
+    /// Returns `true` if the moment has come or comes within `lead`.
     pub fn within(self, lead: Span, now: Now) -> bool {
         match self {
             DueAt::Wall(wall) if Mutant::DueOnEngineTime.on() => wall <= now.time + lead,
@@ -91,7 +91,7 @@ impl DueJobs {
         jobs.insert((at, job));
     }
 
-    /// Says whether it was there.
+    /// Returns `true` if it was there.
     pub(crate) fn remove(&mut self, due: DueAt, job: u32) -> bool {
         let (jobs, at) = self.of(due);
         jobs.remove(&(at, job))
@@ -121,7 +121,7 @@ impl DueJobs {
         self.firsts().map(|(due, _)| due.engine(now)).min()
     }
 
-    /// Whether any waits for a date.
+    /// Returns `true` if any job waits for a date.
     pub(crate) fn by_wall(&self) -> bool {
         !self.by_wall.is_empty()
     }

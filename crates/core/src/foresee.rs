@@ -1,4 +1,4 @@
-//! How long a call that joins now would wait for its lane, behind those ahead of it.
+//! The wait that a call would have if it joined its lane now, behind the calls ahead of it (W1).
 
 use crate::core::Core;
 use crate::job::Submission;
@@ -9,8 +9,10 @@ use crate::priority::Priority;
 use crate::time::{Now, Span, Time};
 
 impl Core {
-    /// When a job that may be refused could start, if that is past its `start_within`. The limits
-    /// and the calls ahead are counted, how long those take is not: it may still come too late.
+    /// The earliest start of a job that asked to be refused if it is late; `None` if that is within
+    /// its `start_within`. Limits and the calls ahead are counted. The time that those calls take
+    /// is not known, so a job that is let in may still be late, and one that is refused would have
+    /// been.
     pub(crate) fn too_late(&self, submission: &Submission, now: Now) -> Option<Time> {
         let budget = submission.spec.start_within.filter(|_| submission.in_time)?;
         let priority = submission.priority.unwrap_or_default();
@@ -25,7 +27,7 @@ impl Core {
         starts.min().filter(|at| *at > now.time + budget)
     }
 
-    /// When a call with this demand would start at the earliest.
+    /// The earliest start of a call with this demand.
     fn foreseen(&self, lane: &Lane, demand: Demand, now: Time) -> Time {
         if lane.paused {
             return Time::NEVER;
@@ -37,7 +39,8 @@ impl Core {
             let waiting = lane.queues.of(priority).len() as u64;
             ahead += waiting;
             let gap = lane.gap(priority);
-            // A finish is seen here, after all ways.
+            // A gap from the finish starts when the response is here: no jitter is left to allow
+            // for.
             let slack = match lane.limits.gap_from {
                 GapFrom::Start if gap > Span::ZERO => lane.slack,
                 GapFrom::Start | GapFrom::Finish => Span::ZERO,
@@ -61,14 +64,14 @@ impl Core {
     }
 }
 
-/// Calls that go first, each of which counts so much after its start.
+/// Calls that go first, and how long after its start each of them counts.
 #[derive(Clone, Copy)]
 struct Ahead {
     calls: u64,
     slack: Span,
 }
 
-/// When a window has room for one call after so many others.
+/// The moment at which a window has room for one call after these others.
 fn after(
     ledger: &Ledger,
     window: &Window,

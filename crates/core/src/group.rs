@@ -7,7 +7,7 @@ use crate::pending::PendingStarts;
 use crate::time::{Span, Time};
 use crate::waits::WaitsByCost;
 
-/// What the indexes hold about a group: of each need its best call, and its best interactive one.
+/// A group's place in the indexes: for each need its best call, and its best interactive one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GroupStanding {
     pub(crate) any: [Option<Key>; 3],
@@ -53,7 +53,7 @@ impl Group {
         }
     }
 
-    /// When any of its lanes could send an attempt of this cost.
+    /// The moment at which any of its lanes could send an attempt of this cost.
     pub(crate) fn opening(&self, cost: u32) -> Opening {
         let mut at = Time::ZERO;
         let gap = self.limits.gap();

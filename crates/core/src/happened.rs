@@ -60,7 +60,7 @@ pub enum Happened {
         job: JobId,
         /// Its state.
         state: JobState,
-        /// What its outcomes amount to.
+        /// The sum of its outcomes.
         answer: Answer,
     },
     /// A lane went into cooldown.

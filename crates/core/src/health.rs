@@ -1,4 +1,9 @@
-//! How a lane answers to being throttled, to failure and to success (L6, L7).
+//! A lane's reaction to throttling, failure and success (L6, L7).
+//!
+//! A throttle says that the lane is too fast, a failure that its upstream may be down. So a
+//! throttle slows the lane down and narrows it, and only failures close it, for longer each time.
+//! Success undoes both: the ladder at once, because the upstream is up, and the slowing step by
+//! step, because the rate that it allows is not known.
 
 use crate::job::AttemptId;
 use crate::limits::Limits;
@@ -6,7 +11,7 @@ use crate::mutant::Mutant;
 use crate::record::SlowRecord;
 use crate::time::{Span, Time};
 
-/// How long a lane rests on each rung.
+/// How long a lane stays closed on each rung of the ladder.
 pub const LADDER: [Span; 9] = [
     Span::mins(1),
     Span::mins(5),
@@ -24,23 +29,25 @@ const FIRST_GAP: Span = Span::secs(1);
 const MOST_SLOWED: u64 = 16;
 /// Successes in a row that take one step back towards the configured limits.
 const STEP_BACK_AFTER: u32 = 5;
-/// How long the gap is remembered at which the upstream last throttled.
+/// How long the gap at which the upstream last throttled is remembered. Afterwards the lane tries
+/// it again: the upstream may allow more by then.
 const REFUSED_FOR: Span = Span::mins(10);
-/// A lane comes back towards that gap, and no closer to it than this part of it.
+/// Until then the lane's gap stays longer than that one by this part of it: at the gap itself the
+/// lane would be throttled again each time that it had recovered.
 const REFUSED_MARGIN: u64 = 16;
-/// A failure whose `Retry-After` is sooner than this names no date worth the name.
+/// A `Retry-After` sooner than this on a failure does not replace the ladder.
 pub(crate) const SOON: Span = Span::secs(1);
-/// A gap as short as this is none.
+/// A gap, or a `Retry-After`, as short as this counts as none.
 pub(crate) const NO_GAP: Span = Span::millis(10);
 /// Fewer starts than this may have been one burst, which says nothing about a lane's rate...
 const KNOWN_BY: u32 = 20;
-/// ...unless the first of them was at least so many seconds ago.
+/// ...unless the first of them is this many seconds old.
 const KNOWN_AFTER: u64 = 5;
-/// The rate of a lane is what it started in so many seconds.
+/// A lane's rate is the number of its starts in this many seconds.
 pub(crate) const RATE_SECONDS: u64 = 10;
 
-/// What a lane has learned the hard way.
-/// What each look at a lane needs comes first.
+/// The cooldown of a lane, its ladder and its slowed gap. The fields that each look at a lane needs
+/// come first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Health {
@@ -49,23 +56,23 @@ pub(crate) struct Health {
     pub(crate) failures: u32,
     pub(crate) rung: u8,
     pub(crate) slow: SlowRecord,
-    /// Attempts up to this one were on the wire when the lane was last slowed or closed: what they
-    /// bring is no news.
+    /// Attempts up to this one were on the wire when the lane was last slowed or closed: their
+    /// results say nothing new.
     pub(crate) judged: AttemptId,
     /// Successes since the last step back; not worth remembering through a restart.
     pub(crate) streak: u32,
 }
 
-/// How often a lane started lately, by the second.
+/// A lane's starts in the last seconds, by the second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Recent {
     second: u64,
-    /// Beyond what they can count the rate is high enough to be any.
+    /// These saturate: beyond 65,535 per second no gap could be told from none.
     starts: [u16; RATE_SECONDS as usize],
 }
 
 impl Recent {
-    /// One start more.
+    /// Counts a start.
     pub(crate) fn count(&mut self, at: Time) {
         let second = at.0 / 1_000_000;
         self.forget(second);
@@ -117,15 +124,16 @@ impl Health {
         if gap > Span::ZERO { Some(gap) } else { by_rate }
     }
 
-    /// The gap that being throttled without a date sets (L7).
+    /// The gap of a lane after it was throttled without a date (L7).
     pub(crate) fn throttled_gap(&self, limits: &Limits, by_rate: Option<Span>) -> Span {
         let Some(present) = self.present_gap(limits, by_rate) else { return FIRST_GAP };
         let own = limits.every.unwrap_or(self.slow.ground.max(FIRST_GAP));
         present.times(2).min(own.times(MOST_SLOWED)).max(present)
     }
 
-    /// Throttled without a date: slower and narrower (L7). `newest` is the last attempt reserved,
-    /// `by_rate` the gap between the lane's starts of late, if that is known.
+    /// Slows a lane down and narrows it, after it was throttled without a date (L7). `newest` is
+    /// the last attempt reserved, `by_rate` the gap between the lane's recent starts, if that is
+    /// known.
     pub(crate) fn throttled(
         &mut self,
         attempt: AttemptId,
@@ -150,8 +158,9 @@ impl Health {
         self.narrowed = Some((wide / 2).max(1));
     }
 
-    /// A call failed: after `fail_after` in a row the lane climbs a rung (L7). Retries of one call
-    /// count once: `again` says that this one has counted. Says whether it was news.
+    /// Counts a failure: after `fail_after` in a row the lane climbs a rung (L7). Retries of one
+    /// call count once; `again` says that this call has counted. Returns `true` if the failure said
+    /// anything new.
     pub(crate) fn failed(
         &mut self,
         attempt: AttemptId,
@@ -173,12 +182,12 @@ impl Health {
         true
     }
 
-    /// The upstream answered, whatever it said: the ladder is cleared (L7).
+    /// Clears the ladder: the upstream answered, with whatever response (L7).
     pub(crate) fn answered(&mut self) {
         (self.failures, self.rung) = (0, 0);
     }
 
-    /// Answered well: step by step the limits are what they were (L7).
+    /// Clears the ladder, and takes the lane a step back towards its configured limits (L7).
     pub(crate) fn succeeded(&mut self, limits: &Limits, now: Time) {
         self.answered();
         if self.slow.gap == Span::ZERO && self.narrowed.is_none() {
@@ -193,7 +202,7 @@ impl Health {
         }
     }
 
-    /// A quarter less, but not into the gap that was refused a short while ago.
+    /// Takes a quarter off the gap, but not into the gap that was refused a short while ago.
     fn shrink_gap(&mut self, now: Time) {
         let SlowRecord { gap, ground, refused } = self.slow;
         let refused = refused.filter(|(_, at)| now < *at + REFUSED_FOR);
@@ -211,7 +220,7 @@ impl Health {
         limits.every.unwrap_or(Span::ZERO).max(self.slow.gap)
     }
 
-    /// Whether one call at a time goes out, to see how the service is.
+    /// Returns `true` if one call at a time goes out as a probe.
     pub(crate) fn probing(&self) -> bool {
         self.rung > 0 && !Mutant::ProbeByAll.on()
     }

@@ -66,7 +66,7 @@ pub enum Until {
     Conclusive,
 }
 
-/// What to do with a second job that has the same key.
+/// The fate of a second job that has the same key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnDuplicate {
@@ -116,7 +116,7 @@ pub struct JobSpec {
     pub key: Option<Blob>,
     /// Unique among jobs that are not yet due.
     pub schedule_key: Option<Blob>,
-    /// What to do if the key, or the schedule key, is taken.
+    /// The fate of this job if its key, or its schedule key, is taken.
     pub on_duplicate: OnDuplicate,
     /// Calls are skipped when their lane stays closed for longer than this.
     pub max_wait: Option<Span>,

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
-/// Numbers by the hash of their key; whoever asks says whether a number's key is the one.
+/// Numbers by the hash of their key. The caller of `find` compares the keys themselves.
 #[derive(Debug)]
 pub(crate) struct Table {
     numbers: HashTable<(u32, u32)>,

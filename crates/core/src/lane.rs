@@ -1,4 +1,4 @@
-//! One outside service: its queues, its history, and when it next opens (L1 to L11).
+//! One lane: its queues, its history, and when it next opens (L1 to L11).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::settings::MOST_LATE;
 use crate::time::{Span, Time};
 use crate::waits::Budgets;
 
-/// Why something is closed, in the words of `why`.
+/// The limit that keeps a lane closed, in the words of `why`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     Gap,
@@ -47,7 +47,7 @@ impl Opening {
     }
 }
 
-/// What a call asks of a lane.
+/// The part of a call that decides when its lane opens for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Demand {
     /// As submitted.
@@ -57,10 +57,11 @@ pub(crate) struct Demand {
     pub(crate) cost: u32,
 }
 
-/// What every demand on a lane has in common at one moment.
+/// The part of an opening that is the same for every call at one moment. It is looked up once per
+/// visit, because a visit asks for several openings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Glance {
-    /// What gaps run from.
+    /// The moment that gaps run from.
     last: Time,
     every: Span,
     /// The gap that no priority bends.
@@ -77,14 +78,14 @@ pub(crate) struct Key {
     pub(crate) order: u64,
     pub(crate) seq: u64,
     pub(crate) call: u32,
-    /// What it needs besides its lane.
+    /// Its need besides its lane.
     pub(crate) need: Need,
 }
 
-/// Contenders, by what they need.
+/// Contenders, by their needs.
 pub(crate) type Contenders = [BTreeSet<Key>; 3];
 
-/// What the indexes hold about a lane.
+/// A lane's place in the indexes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Standing {
     /// Its best call that may go now.
@@ -115,8 +116,8 @@ pub(crate) struct Lane {
     pub(crate) made: bool,
     /// Whether the store knows its name.
     pub(crate) stored: bool,
-    /// So many times an attempt has twice as long until it must be sent, and had at most: one that
-    /// came too late doubles it, one that came early halves it (L4).
+    /// How often the time to send an attempt is doubled now, and was at most: an attempt that came
+    /// too late doubles it, one that came early halves it (L4).
     pub(crate) late: u8,
     pub(crate) latest: u8,
     /// Unfinished rss calls, one per kind (D3).
@@ -131,7 +132,7 @@ pub(crate) struct Lane {
     longest: Span,
     spread: Span,
     pub(crate) slack: Span,
-    /// What the service said, and when (L8).
+    /// The limits that its upstream announced, and when (L8).
     pub(crate) announced: Option<Box<(Announced, Time)>>,
     pub(crate) last_start: [Time; 4],
     pub(crate) ledger: Ledger,
@@ -153,16 +154,17 @@ pub(crate) struct Lane {
     pub(crate) idle_from: Time,
     /// The groups that its attempts were charged to, the present one last (L9).
     pub(crate) memberships: Vec<Membership>,
-    /// Since when it is stopped by hand.
+    /// Since when an operator has paused it.
     pub(crate) paused_at: Time,
     /// Calls that failed since its upstream last answered: each counts once (L7). Forgotten by a
     /// restart.
     pub(crate) failed: BTreeSet<CallId>,
-    /// The longest slack that its attempts had, and the shortest since its service last announced
-    /// anything.
+    /// The longest slack that its attempts had, and the shortest since its upstream last announced
+    /// limits.
     pub(crate) most_slack: Span,
     announced_slack: Span,
-    /// Of the calls that take room: those that share another's request, and those that count in all.
+    /// Of the calls that take room: those that share another's request, and those that count in
+    /// all.
     pub(crate) joined: u32,
     pub(crate) in_all: u32,
 }
@@ -213,7 +215,7 @@ impl Lane {
         }
     }
 
-    /// An attempt that was made has ended.
+    /// Notes the end of an attempt that was sent.
     pub(crate) fn finished(&mut self, priority: Priority, attempt: AttemptId, at: Time) {
         let last = &mut self.finished[priority.index()];
         if at >= last.0 {
@@ -244,7 +246,8 @@ impl Lane {
         self.announced().and_then(|(announced, _)| announced.every).unwrap_or(Span::ZERO)
     }
 
-    /// The gap that a call of this rank keeps; windows, groups and services are not bent (L2).
+    /// The gap of a call of this rank. Only the lane's own gap has shares: one that spreading adds,
+    /// or that the upstream announced, is the same for all (L2).
     pub(crate) fn gap(&self, rank: Priority) -> Span {
         self.shared_gap(self.limits.gap_share[rank.index()])
     }
@@ -276,7 +279,7 @@ impl Lane {
         self.opening_at(&self.glance(), demand)
     }
 
-    /// What all demands have in common, looked up once.
+    /// Looks up the part of an opening that all calls have in common.
     pub(crate) fn glance(&self) -> Glance {
         let mut shared = Opening { at: self.health.cooldown_until, cause: Cause::Cooldown };
         let mut keeps = false;
@@ -302,7 +305,7 @@ impl Lane {
         }
     }
 
-    /// The same as `opening`, with what is common already at hand.
+    /// Computes an opening from the common part.
     pub(crate) fn opening_at(&self, glance: &Glance, demand: Demand) -> Opening {
         let Demand { priority, rank, cost } = demand;
         let gap = |rank: Priority| {
@@ -356,7 +359,7 @@ impl Lane {
 
     fn announced_opening(&self, announced: &Announced, said_at: Time, cost: u32) -> Opening {
         let mut at = Time::ZERO;
-        // What started before was counted by the service, first of all the call that it answered.
+        // The upstream has counted all that started before, the call that it answered among them.
         let since = said_at + self.announced_slack;
         if let Some(rate) = announced.window {
             let max = u64::from(rate.max.get()).max(u64::from(cost));
@@ -383,14 +386,14 @@ impl Lane {
         configured.min(narrowed).min(announced.unwrap_or(u32::MAX).max(1))
     }
 
-    /// Slots that are taken. A probe whose verdict is open takes the only one there is, answered or
-    /// not: nobody knows yet how the service is (L7).
+    /// Slots that are taken. A probe takes the only one until its verdict is known, answered or
+    /// not: before that a second call could meet an upstream that is still down (L7).
     pub(crate) fn taken(&self) -> u32 {
         let probes = self.health.probing() && !Mutant::ProbeNotAwaited.on();
         self.in_flight + if probes { self.unreported } else { 0 }
     }
 
-    /// How long its history binds anything, be it its groups.
+    /// How long its history binds anything, its groups included.
     pub(crate) fn memory(&self) -> Span {
         let shares = self.limits.gap_share;
         let longest_share = shares.into_iter().max().unwrap_or_default();
@@ -427,20 +430,20 @@ impl Lane {
         }
     }
 
-    /// Its limits, or the group that shares them, are others now.
+    /// Computes the slack again, after its limits or its group changed.
     pub(crate) fn allow_slack(&mut self, group: Option<&GroupLimits>) {
         self.slack = self.limits.slack(group);
         self.most_slack = self.most_slack.max(self.slack);
         self.announced_slack = self.announced_slack.min(self.slack);
     }
 
-    /// Its service has said something about its limits (L8).
+    /// Takes in the limits that its upstream announced (L8).
     pub(crate) fn announce(&mut self, announced: Announced, now: Time) {
         self.announced = Some(Box::new((announced, now)));
         self.announced_slack = self.slack;
     }
 
-    /// What must survive besides its attempts.
+    /// Its memory besides its attempts.
     pub(crate) fn record(&self) -> LaneRecord {
         let windows = self.limits.windows.iter().zip(&self.since);
         LaneRecord {
@@ -459,7 +462,8 @@ impl Lane {
         }
     }
 
-    /// An attempt whose time was doubled so often came too late to be sent: the next have longer (L4).
+    /// Gives the next attempts longer, after one whose time was doubled `late` times came too late
+    /// to be sent (L4).
     pub(crate) fn came_late(&mut self, late: u8) {
         self.late = self.late.max(late + 1).min(MOST_LATE);
         self.latest = self.latest.max(self.late);
@@ -468,7 +472,7 @@ impl Lane {
     /// Takes up what survived.
     pub(crate) fn remember(&mut self, record: &LaneRecord) {
         self.stored = true;
-        // Nobody knows how long the attempts of its history had.
+        // The store does not tell how long the attempts of its history had: the longest is assumed.
         (self.latest, self.most_slack) = (MOST_LATE, MOST_SLACK);
         self.id = record.id;
         for (window, since) in self.limits.windows.iter().zip(&mut self.since) {
@@ -492,8 +496,8 @@ impl Lane {
             self.health.narrowed = None;
         }
         self.announced = record.announced.map(Box::new);
-        // Attempts that ended before the lane got such a gap may have left no trace: none of them started
-        // later than that (L7, L8).
+        // Attempts that ended before the lane got such a gap may have left no trace: none of them
+        // started later than that (L7, L8).
         let announced = record.announced.filter(|(announced, _)| announced.every.is_some());
         let throttled = record.slow.refused;
         let new_gaps = announced.map(|(_, at)| at).into_iter().chain(throttled.map(|(_, at)| at));
@@ -514,7 +518,7 @@ impl Lane {
         }
     }
 
-    /// Whether nothing distinguishes it from a fresh lane (L10).
+    /// Returns `true` if nothing distinguishes it from a new lane (L10).
     pub(crate) fn is_fresh(&self, now: Time) -> bool {
         let health = &self.health;
         self.users == 0

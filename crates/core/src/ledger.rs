@@ -33,8 +33,8 @@ pub struct Ledger {
     /// The sum below the first entry.
     floor: u64,
     merge_at: usize,
-    /// Whether some entry stands for more or less than 1: else sums only count the entries, and
-    /// need not be looked at.
+    /// Whether any entry costs more or less than 1. Otherwise the sums only count the entries, and
+    /// need not be read.
     uneven: bool,
 }
 
@@ -50,12 +50,12 @@ impl Ledger {
         self.sum_below(self.entries.len())
     }
 
-    /// Charges an attempt that starts at `at` at the latest.
+    /// Charges an attempt that arrives at `at` at the latest.
     pub fn reserve(&mut self, attempt: AttemptId, at: Time, cost: u32) {
         self.insert(attempt, at, cost, true);
     }
 
-    /// Charges an attempt whose moment is settled.
+    /// Charges an attempt whose moment is known.
     pub fn charge(&mut self, attempt: AttemptId, at: Time, cost: u32) {
         self.insert(attempt, at, cost, false);
     }
@@ -76,7 +76,7 @@ impl Ledger {
         }
     }
 
-    /// The place of an attempt that was reserved to start at `at` at the latest.
+    /// The position of an attempt that was reserved up to `at`.
     fn find(&self, attempt: AttemptId, at: Time) -> Option<usize> {
         if self.entries.back().is_some_and(|last| last.attempt == attempt) {
             return Some(self.entries.len() - 1);
@@ -86,7 +86,7 @@ impl Ledger {
         same.into_iter().find(|&place| self.entries[place].attempt == attempt)
     }
 
-    /// The real start of an attempt that was reserved up to `latest` is known.
+    /// Moves an attempt that was reserved up to `latest` to its real moment.
     pub fn started(&mut self, attempt: AttemptId, latest: Time, at: Time) {
         let Some(mut place) = self.find(attempt, latest) else { return };
         let at = at.min(latest);
@@ -111,14 +111,14 @@ impl Ledger {
         }
     }
 
-    /// What counts in the window of length `per` that ends at `now`, from `since` on.
+    /// The cost in the window of length `per` that ends at `now`, of attempts from `since` on.
     pub fn used(&self, per: Span, since: Time, now: Time) -> u64 {
         let gone = self.entries.partition_point(|e| e.at + per <= now || e.at < since);
         self.total() - self.sum_below(gone)
     }
 
-    /// When an attempt of `cost` fits into a window that allows `allowed` per `per`, counting
-    /// what came at `since` or later; a past moment means now.
+    /// The moment at which an attempt of `cost` fits into a window of `allowed` per `per`, counting
+    /// attempts from `since` on. A past moment means now.
     pub fn opening(&self, per: Span, allowed: u64, since: Time, cost: u32) -> Time {
         let allowed = allowed + u64::from(Mutant::WindowOffByOne.on());
         let Some(room) = allowed.checked_sub(u64::from(cost)) else { return Time::NEVER };
@@ -141,8 +141,8 @@ impl Ledger {
         }
     }
 
-    /// Drops what is older than `longest` at `now`, up to the attempt `keep`; says below which
-    /// attempt nothing is needed, if anything was dropped.
+    /// Drops entries that are older than `longest` at `now`, up to the attempt `keep`. Returns the
+    /// attempt below which nothing is needed, if anything was dropped.
     pub fn trim(&mut self, longest: Span, now: Time, keep: AttemptId) -> Option<AttemptId> {
         let mut dropped = None;
         while let Some(first) = self.entries.front() {
@@ -190,12 +190,12 @@ impl Ledger {
         self.entries.iter().map(|entry| entry.attempt).min()
     }
 
-    /// How many entries it holds.
+    /// The number of its entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether it holds nothing.
+    /// Returns `true` if it holds nothing.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

@@ -33,7 +33,7 @@ pub enum Mutant {
     CooldownForgotten,
     /// L6: a later, shorter cooldown shortens the first.
     CooldownShortened,
-    /// L7: after a rung of the ladder everybody goes out, not one probe.
+    /// L7: after a rung of the ladder all calls go out, not one probe.
     ProbeByAll,
     /// L7: the next probe goes out when the last one is answered, before its verdict is known.
     ProbeNotAwaited,
@@ -43,7 +43,7 @@ pub enum Mutant {
     YoungestFirst,
     /// P2: calls never rise.
     NoAgeing,
-    /// P3: reserved slots are given to anybody.
+    /// P3: reserved slots are given to any call.
     ReserveIgnored,
     /// W1: a call that cannot be in time waits all the same.
     MaxWaitIgnored,
@@ -61,7 +61,7 @@ pub enum Mutant {
     StageForgotten,
     /// J3: the next stage begins although this one has the answer.
     StageAfterAnswer,
-    /// J4: a job that nobody answered looks empty.
+    /// J4: a job without an answer looks empty.
     CoverageLies,
     /// D1: a key is released while its call waits for a retry.
     KeyReleasedOnRetry,
@@ -97,13 +97,13 @@ pub enum Mutant {
     WakesLate,
     /// L10: a lane that is slowed is dropped like a fresh one.
     SlowedDropped,
-    /// L10: a lane whose service has failed is dropped like a fresh one.
+    /// L10: a lane whose upstream has failed is dropped like a new one.
     LadderDropped,
-    /// L11: what a window keeps for higher priorities is spent by anybody.
+    /// L11: calls of any priority spend the part of a window that is kept for higher ones.
     KeepIgnored,
-    /// L8: what a service announces is not listened to.
+    /// L8: limits that an upstream announces are ignored.
     AnnouncedIgnored,
-    /// L8: what a service announces about calls at once is not listened to.
+    /// L8: a number of calls in flight that an upstream announces is ignored.
     AnnouncedWidthIgnored,
     /// P5: the first running call of a lane takes a slot of the pool.
     FirstCallPooled,
@@ -119,7 +119,8 @@ pub enum Mutant {
     NarrowForgotten,
     /// L7: a gap from the finish stays as it is configured, however often its lane is throttled.
     FinishNotSlowed,
-    /// L8: what a service says is left is not reduced by what it may not have counted yet.
+    /// L8: the number of calls left is not reduced by those that the upstream may not have counted
+    /// yet.
     LeftUncut,
     /// C2: what was found is kept no longer than what was not.
     FoundAsEmpty,
@@ -178,7 +179,7 @@ mod switch {
             ON.set(mutant);
         }
 
-        /// Whether this rule is broken now.
+        /// Returns `true` if this rule is broken now.
         pub fn on(self) -> bool {
             ON.get() == Some(self)
         }

@@ -1,21 +1,21 @@
-//! What a lane, group, kind or tenant may be called.
+//! Names of lanes, groups, kinds and tenants.
 
 use crate::time::shown;
 
 /// The longest name, in bytes.
 pub const LONGEST_NAME: usize = 200;
 
-/// Why a text is no name.
+/// A text that is no valid name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// Nothing at all.
+    /// The text is empty.
     #[error("a {0} needs a name")]
     Empty(&'static str),
-    /// More than `LONGEST_NAME` bytes.
+    /// It has more than [`LONGEST_NAME`] bytes.
     #[error("the {0} name `{1}` is longer than {LONGEST_NAME} bytes")]
     TooLong(&'static str, String),
-    /// Control characters, those that turn the direction of text among them, or white space at an
-    /// end.
+    /// It has control characters, such as those that turn the direction of text, or white space at
+    /// an end.
     #[error("the {0} name `{1}` has control characters or white space at its ends")]
     Characters(&'static str, String),
 }
@@ -33,8 +33,8 @@ pub fn check_name(what: &'static str, text: &str) -> Result<(), NameError> {
     }
 }
 
-/// Whether a character changes the direction of what stands around it: a name with one is shown as
-/// another name.
+/// Returns `true` if a character changes the direction of the text around it: a name with one is
+/// shown as another name.
 fn turns_text(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -257,7 +257,7 @@ pub enum JobState {
     Cancelled,
 }
 
-/// What a job's outcomes amount to. A lane that gave no answer never looks like one that found
+/// The sum of a job's outcomes. A lane that gave no answer never looks like one that found
 /// nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -279,7 +279,7 @@ pub struct Report {
     pub job: JobId,
     /// Its state.
     pub state: JobState,
-    /// What its outcomes amount to.
+    /// The sum of its outcomes.
     pub answer: Answer,
     /// When it was finished.
     pub finished_at: Time,

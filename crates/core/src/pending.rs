@@ -1,4 +1,5 @@
-//! Attempts whose real start is not known yet, by the latest moment they could arrive (L4).
+//! Attempts whose real start is not known yet, by the latest moment at which they could arrive
+//! (L4).
 
 use std::collections::VecDeque;
 

@@ -12,7 +12,7 @@ use crate::time::{Span, Time};
 pub struct Plan {
     /// Changes to commit before anything else happens.
     pub writes: Vec<Write>,
-    /// The number of writes that bind nobody after a power cut.
+    /// The number of writes that bind nothing after a power cut.
     pub(crate) passing: usize,
     /// Attempts to start, after the commit.
     pub starts: Vec<Start>,
@@ -30,7 +30,7 @@ pub struct Plan {
 impl Plan {
     /// Returns `true` if its writes have to outlive the process only. Such a plan holds nothing but
     /// reservations that no limit counts, of calls that are made again: after a power cut they bind
-    /// nobody, so no start need wait for the disk.
+    /// nothing, so no start need wait for the disk.
     pub fn is_passing(&self) -> bool {
         self.passing == self.writes.len()
     }

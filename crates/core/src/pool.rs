@@ -1,7 +1,7 @@
-//! Workers: one for each lane that runs anything, and an elastic pool beyond them (Q3, P3, P5).
+//! The pool of slots: elastic, and beyond the first running call of each lane (Q3, P3, P5).
 //!
-//! The first running call of a lane takes no slot of the pool. So however many lanes hang, a lane
-//! that runs nothing never waits for theirs.
+//! The first running call of a lane takes no slot. So however many lanes hang, a lane that runs
+//! nothing never waits for the slots that they hold.
 
 use crate::mutant::Mutant;
 use crate::priority::Priority;
@@ -18,12 +18,12 @@ pub(crate) enum SlotAccess {
     Interactive,
 }
 
-/// What a call needs to start besides its lane.
+/// The need of a call besides its lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Need {
     /// Nothing: its kind keeps no worker.
     Nothing,
-    /// Nothing of the pool: it is the first that its lane runs.
+    /// No slot: it is the first call that its lane runs. Such lanes have a bound of their own.
     First,
     /// A slot of the pool.
     Slot,
@@ -33,7 +33,7 @@ impl Need {
     pub(crate) const ALL: [Need; 3] = [Need::Nothing, Need::First, Need::Slot];
 }
 
-/// How many workers there are and how many are busy.
+/// The slots, and the calls that keep a worker.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
     settings: PoolSettings,
@@ -42,7 +42,7 @@ pub(crate) struct Pool {
     busy: u32,
     /// Lanes that run a call which keeps its worker.
     lanes: u32,
-    /// When the size last changed, or could have.
+    /// When the size last changed.
     changed_at: Time,
     /// Since when the queue has been below `shrink_at`.
     quiet_since: Option<Time>,
@@ -68,7 +68,8 @@ impl Pool {
         self.access_of(self.size, need)
     }
 
-    /// Returns `true` if a call may start without another one ending, now or when the pool has grown.
+    /// Returns `true` if a call may start without another one ending, now or when the pool has
+    /// grown.
     pub(crate) fn will_admit(&self, need: Need, priority: Priority) -> bool {
         match self.access_of(self.settings.max.get(), need) {
             Some(SlotAccess::Any) => true,
@@ -94,12 +95,12 @@ impl Pool {
         }
     }
 
-    /// A call starts on a lane that runs so many already.
+    /// Counts a call that starts on a lane that runs `running` others.
     pub(crate) fn take(&mut self, running: u32) {
         *self.held_by(running) += 1;
     }
 
-    /// A call ends on a lane that runs so many still.
+    /// Counts the end of a call on a lane that still runs `running` others.
     pub(crate) fn give_back(&mut self, running: u32) {
         *self.held_by(running) -= 1;
     }
@@ -114,8 +115,8 @@ impl Pool {
         self.lanes + self.busy
     }
 
-    /// Looks at how full the queue is. Shrinking is counted from the steps that have passed, so
-    /// nobody has to wake up for it.
+    /// Grows or shrinks by how full the queue is. Shrinking is counted from the steps that have
+    /// passed, so that no turn has to come for it.
     pub(crate) fn adjust(&mut self, fill: Fill, now: Time) {
         if fill == Fill::High {
             self.grow(now);
@@ -140,8 +141,8 @@ impl Pool {
         }
     }
 
-    /// A call on an open lane lacks a worker: one more, if a step has passed. Says whether the
-    /// pool grew.
+    /// Adds a slot if a step has passed, because a call on an open lane lacks one. Returns `true`
+    /// if the pool grew.
     pub(crate) fn grow(&mut self, now: Time) -> bool {
         let max = self.settings.max.get();
         if self.size >= max {
@@ -158,7 +159,7 @@ impl Pool {
         true
     }
 
-    /// When it may next grow, if it may.
+    /// The moment at which it may next grow, if it may.
     pub(crate) fn grows_at(&self) -> Option<Time> {
         (self.size < self.settings.max.get()).then(|| self.changed_at + self.settings.step)
     }

@@ -5,18 +5,18 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Who goes first; the order of the variants is the order of rank.
+/// The priority of a job. The order of the variants is the order of rank, the highest first.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]
 pub enum Priority {
-    /// Somebody is waiting at a screen.
+    /// A person waits for the answer.
     Interactive,
-    /// A feed is read.
+    /// The job reads a feed.
     Rss,
-    /// Something found earlier is completed.
+    /// The job completes what an earlier one found.
     Completion,
     /// Everything else.
     #[default]
@@ -33,13 +33,13 @@ impl Priority {
         self as usize
     }
 
-    /// This priority after rising `steps` (P2).
+    /// This priority after rising by `steps`.
     #[must_use]
     pub fn risen(self, steps: u64) -> Priority {
         Priority::ALL[self.index() - self.index().min(usize::try_from(steps).unwrap_or(3))]
     }
 
-    /// Its name everywhere.
+    /// Its name in configuration, JSON and output.
     pub const fn name(self) -> &'static str {
         match self {
             Priority::Interactive => "interactive",

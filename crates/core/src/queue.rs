@@ -10,8 +10,8 @@ use std::num::NonZeroU32;
 use crate::priority::Priority;
 use crate::time::{Span, Time};
 
-/// A call's place in the queue of its lane: calls that joined earlier come first, then those that were
-/// submitted earlier.
+/// A call's place in the queue of its lane: calls that joined earlier come first, then those that
+/// were submitted earlier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct QueuePlace {
     pub(crate) joined_at: Time,
@@ -19,7 +19,7 @@ pub(crate) struct QueuePlace {
     pub(crate) seq: u64,
 }
 
-/// A waiting call, with what its lane asks about it.
+/// A waiting call, with the parts that its lane needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Waiting {
     pub(crate) place: QueuePlace,
@@ -104,7 +104,8 @@ impl Line {
         ring.chain(returned).copied()
     }
 
-    /// How many satisfy `before`, which holds for older calls and then no more; up to `most`.
+    /// The number of calls for which `before` holds, up to `most`. It holds for older calls, and
+    /// from some call on no more.
     fn count(&self, before: impl Fn(QueuePlace) -> bool, most: usize) -> usize {
         let ring = self.ring.iter().filter(|waiting| waiting.call != GONE);
         let ring = ring.take(most).take_while(|waiting| before(waiting.place)).count();
@@ -147,7 +148,8 @@ struct Turns {
 
 impl Turns {
     fn push(&mut self, tenant: u32, waiting: Waiting) {
-        // A tenant that comes new or again starts behind those who wait for their turn.
+        // A tenant that comes new, or comes again, waits for its turn: otherwise one that submits
+        // its calls one at a time would always be next (P4).
         let new = Tenant { served: self.turn, risen: 0, line: Line::default() };
         let before = self.tenants.entry(tenant).or_insert(new).line.head();
         self.step_out(tenant);
@@ -185,7 +187,7 @@ impl Turns {
 
     /// A tenant stands by its oldest call; how often a new one has risen is seen when it ages.
     fn step_in(&mut self, tenant: u32, before: Option<Waiting>) {
-        let known = self.tenants.get_mut(&tenant).expect("whoever steps in is known");
+        let known = self.tenants.get_mut(&tenant).expect("the tenant has a line");
         let head = known.line.head();
         if head != before {
             known.risen = 0;
@@ -205,7 +207,7 @@ impl Turns {
                 && now >= place.joined_at + age_after.times(risen as u64 + 1)
             {
                 self.step_out(tenant);
-                let known = self.tenants.get_mut(&tenant).expect("whoever stands here is known");
+                let known = self.tenants.get_mut(&tenant).expect("levels hold known tenants");
                 known.risen += 1;
                 let head = known.line.head();
                 self.step_in(tenant, head);
@@ -239,8 +241,9 @@ impl Turns {
         oldest.map(|(place, _)| *place).min()
     }
 
-    /// How many go before the call at `place`, as things stand: all that have risen more often,
-    /// and of those like it one more turn for whoever stands before its tenant in the round.
+    /// The number of calls that go before the one at `place`, as things stand: all that have risen
+    /// more often, and of those like it one per round and tenant, one more for tenants that come
+    /// before its own in the round.
     fn ahead(
         &self,
         tenant: u32,
@@ -283,7 +286,7 @@ impl Queue {
         self.turns.as_deref().map_or(self.line.len(), |turns| turns.calls)
     }
 
-    /// Who has waited longest, whosever turn it is.
+    /// The place of the call that has waited longest, whichever tenant has its turn.
     pub(crate) fn oldest(&self) -> Option<QueuePlace> {
         match &self.turns {
             Some(turns) => turns.oldest(),
@@ -291,7 +294,7 @@ impl Queue {
         }
     }
 
-    /// Who is next; whoever asks often remembers it.
+    /// The call that goes next. `Queues` keeps it, because it is read more often than it changes.
     fn head(&self) -> Option<Waiting> {
         match &self.turns {
             Some(turns) => turns.head(),
@@ -299,7 +302,7 @@ impl Queue {
         }
     }
 
-    /// Lines a call up behind or before `head`; says who is the head now.
+    /// Lines a call up behind or before `head`. Returns the head after that.
     fn push(&mut self, head: Option<Waiting>, tenant: u32, waiting: Waiting) -> Waiting {
         match head {
             None => (self.tenant, self.turns) = (tenant, None),
@@ -330,8 +333,8 @@ impl Queue {
         }
     }
 
-    /// How many go before the call at `place`, counting up to `most`; `risen` says how often the
-    /// call at a place has risen.
+    /// The number of calls that go before the one at `place`, up to `most`. `risen` tells how often
+    /// the call at a place has risen.
     pub(crate) fn ahead(
         &self,
         tenant: u32,
@@ -345,7 +348,7 @@ impl Queue {
         }
     }
 
-    /// Calls for which `limit` holds, which it does for older ones; whatever the tenants' turns.
+    /// The number of calls for which `limit` holds, as it does for older ones. Turns do not matter.
     pub(crate) fn before(&self, limit: impl Fn(QueuePlace) -> bool, most: usize) -> usize {
         match &self.turns {
             Some(turns) => {
@@ -397,8 +400,8 @@ impl Queues {
         }
     }
 
-    /// Where several tenants take turns: the place of the oldest call, as which the queue ranks (P1,
-    /// P2, P4), and when tenants must be looked at again because calls have aged.
+    /// Where several tenants take turns: the place of the oldest call, as which the queue ranks
+    /// (P1, P2, P4), and when tenants must be looked at again because calls have aged.
     pub(crate) fn turns(&self, priority: Priority, age_after: Span) -> Option<(QueuePlace, Time)> {
         let place = priority.index();
         if self.in_turns & (1 << place) == 0 {

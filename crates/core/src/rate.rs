@@ -1,4 +1,4 @@
-//! So many per so long: `2/s`, `100/min`, `3/5s`.
+//! Rates: a number of calls per span, written `2/s`, `100/min` or `3/5s`.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -11,13 +11,13 @@ use crate::time::{Span, shown};
 /// At most `max` in any interval of length `per`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate {
-    /// How many.
+    /// The number.
     pub max: NonZeroU32,
-    /// In how long; never zero.
+    /// The span; never zero.
     pub per: Span,
 }
 
-/// Why a text is not a rate.
+/// A text that is not a rate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RateError {
     /// Not a number, a slash and a unit or span.
@@ -26,7 +26,7 @@ pub enum RateError {
     /// Zero calls, or a window of no length.
     #[error("`{0}` allows nothing: both numbers of a rate must be above zero")]
     Zero(String),
-    /// Beyond what is counted.
+    /// A number or a span beyond the bound.
     #[error("`{0}` is out of range: at most 1000000000 per at most ten years")]
     Range(String),
 }
@@ -63,7 +63,7 @@ impl FromStr for Rate {
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let per = self.per.to_string();
-        // `1/1s` is how nobody writes it.
+        // People write `1/s`, not `1/1s`.
         let unit = per.strip_prefix('1').filter(|u| u.bytes().all(|b| b.is_ascii_alphabetic()));
         let unit = unit.map(|unit| if unit == "m" { "min" } else { unit });
         write!(f, "{}/{}", self.max, unit.unwrap_or(&per))
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_so_many_per_so_long() {
+    fn rates_are_a_number_per_span() {
         check("2/s", 2, Span::secs(1));
         check("100/min", 100, Span::mins(1));
         check("1000/h", 1000, Span::hours(1));

@@ -233,12 +233,12 @@ pub struct CachedValue {
     pub value: Blob,
 }
 
-/// One question to the cache.
+/// One lookup in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lookup {
-    /// Whom.
+    /// The lane.
     pub lane: Arc<str>,
-    /// What.
+    /// The cache key.
     pub key: Blob,
 }
 
@@ -252,7 +252,7 @@ pub enum Record {
     Job(JobRecord),
     /// A call of an unfinished job.
     Call(CallRecord),
-    /// A reservation or its trace.
+    /// A reservation, open or ended.
     Reservation(Reservation),
     /// A service.
     Service(ServiceRecord),
@@ -260,14 +260,14 @@ pub enum Record {
     Roster(RosterRecord),
 }
 
-/// Where the clocks and the counters stood at a commit.
+/// The clocks and the counters at a commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
     /// Engine time.
     pub time: Time,
     /// The wall clock.
     pub wall: Time,
-    /// Which boot of the machine.
+    /// Identifies the boot of the machine.
     pub boot: u64,
     /// Microseconds since that boot.
     pub since_boot: u64,

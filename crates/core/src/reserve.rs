@@ -57,7 +57,7 @@ impl Core {
         let call = &self.calls[number];
         let id = self.call_id(number);
         let kind = &self.kinds[self.jobs[job].kind as usize];
-        // A reservation that no limit counts, of work that is repeated, binds nobody after a power
+        // A reservation that no limit counts, of work that is repeated, binds nothing after a power
         // cut: the turn need not wait for the disk. If a limit counts it, or if the work must not
         // be made twice, the next process has to find it.
         let lasts = remembers || kind.on_crash != OnCrash::Repeat;

@@ -14,10 +14,12 @@ use crate::record::{
 };
 use crate::time::{Now, Span, Time};
 
-/// A call under which the process dies more often than this has failed (B2).
+/// A call during which the process dies more often than this has failed (B2): it may be what kills
+/// the process.
 const MOST_CRASHES: u16 = 20;
 
-/// The rules on their way back: records go in, and then the core is whole.
+/// A core that is being restored. Records go in one by one, and [`Restore::finish`] returns it
+/// whole.
 #[derive(Debug)]
 pub struct Restore {
     core: Core,
@@ -63,8 +65,8 @@ impl Restore {
     fn lane(&mut self, record: &LaneRecord) {
         let core = &mut self.core;
         let Ok(number) = core.lane_for(&record.name, Time::ZERO, &mut self.plan) else {
-            // Configured no more: it stays in the store, in case it is again, and its groups count
-            // what it did.
+            // Configured no more: it stays in the store, in case it is configured again, and its
+            // groups count its attempts.
             core.strangers.insert(record.name.clone(), record.id);
             self.strangers.insert(record.id, record.groups.clone().unwrap_or_default());
             return;
@@ -147,7 +149,7 @@ impl Restore {
 
     /// Every reservation is still charged, at the latest moment it could have arrived.
     fn reservation(&mut self, reservation: Reservation) {
-        // A job that nobody here can run has begun all the same, and cannot be replaced (D1).
+        // A job that this process cannot run has begun all the same, and cannot be replaced (D1).
         if reservation.ended_at.is_none()
             && let Some(call) = self.core.call_numbered(reservation.call)
             && self.core.calls[call].state == State::Parked
@@ -222,7 +224,7 @@ impl Restore {
         }
         for &(id, job) in &jobs {
             if core.jobs.get(job).is_some_and(|it| it.id == id) && core.ends(job) {
-                let gone = "the process in which somebody waited for it has ended";
+                let gone = "the process that its caller waited in has ended";
                 let failure = Failure::permanent("crash").because(gone);
                 core.settle_rest(job, &Outcome::Failed(failure), now, &mut self.plan);
                 core.finish(job, now, &mut self.plan);
@@ -232,7 +234,7 @@ impl Restore {
         for lane in core.lanes.iter().map(|(number, _)| number).collect::<Vec<u32>>() {
             core.fail_impossible(lane, now, &mut self.plan);
         }
-        // Whoever would not wait for a group's opening must hear of it.
+        // Calls that would not wait until their group opens are skipped in the first turn.
         for group in core.groups.iter().map(|(number, _)| number).collect::<Vec<u32>>() {
             core.touch_group(group);
         }
@@ -248,8 +250,8 @@ impl Restore {
         (self.core, self.plan)
     }
 
-    /// Attempts that outlived their process go on, and those of calls that nobody here can run stay
-    /// as they are, for whoever can.
+    /// Takes up the attempts that outlived their process. Those of calls that this process cannot
+    /// run stay as they are, for a process that can.
     fn take_up(&mut self, now: Now) {
         // A call may have several open attempts, of which all but the newest had brought something:
         // that one is its own.
@@ -257,7 +259,7 @@ impl Restore {
         for reservation in std::mem::take(&mut self.crashed) {
             let call = self.core.call_numbered(reservation.call);
             match call.map(|call| (call, self.core.calls[call].state)) {
-                // One that ends with its process needs nobody who can run it.
+                // A call that ends with its process needs no worker to end.
                 Some((call, State::Parked)) if !self.core.ends(self.core.calls[call].job) => {
                     let lane = &mut self.core.lanes[self.lanes[&reservation.lane]];
                     lane.finished(reservation.priority, reservation.attempt, now.time);
@@ -302,7 +304,7 @@ impl Core {
         }
     }
 
-    /// A lane that stands for a name nobody knows any more: nothing ever starts on it.
+    /// A stand-in for a lane that is configured no more: nothing ever starts on it.
     fn stranger(&mut self, name: &Arc<str>) -> u32 {
         if let Some(&lane) = self.stand_ins.get(name) {
             return lane;
@@ -315,7 +317,7 @@ impl Core {
         number
     }
 
-    /// Puts a job aside that nobody here can run; it stays in the store as it is.
+    /// Parks a job that this process cannot run. It stays in the store as it is.
     fn park(&mut self, job: u32) {
         for at in 0..self.jobs[job].calls.len() {
             let call = self.jobs[job].calls[at];
@@ -325,7 +327,7 @@ impl Core {
     }
 
     /// The unsettled calls of the job's first unfinished stage go back to where they were.
-    /// A job that came due in the meantime is left for last: says whether it is one.
+    /// Returns `true` for a job that came due in the meantime: those begin after all others.
     fn resume_job(&mut self, job: u32, now: Now, plan: &mut Plan) -> bool {
         let unsettled = |core: &Core, call: u32| !core.calls[call].is_settled();
         let calls = self.jobs[job].calls.clone();
@@ -354,7 +356,7 @@ impl Core {
         false
     }
 
-    /// Starts a job that came due while nobody was there, at the place that it would have had.
+    /// Starts a job that came due while no process ran, at the place that it would have had.
     fn begin_late(&mut self, job: u32, now: Now, plan: &mut Plan) {
         for at in 0..self.jobs[job].calls.len() {
             let call = self.jobs[job].calls[at];
@@ -365,13 +367,13 @@ impl Core {
         self.begin_stage(job, now, plan);
     }
 
-    /// When a call joined its queue whose job's record alone tells of it.
+    /// The moment at which a call joined its queue, for a call without a record of its own.
     fn place_in_time(&self, job: u32, now: Now) -> Time {
         let joined = self.jobs[job].due().map_or(Time::ZERO, |due| due.engine(now));
         joined.max(self.jobs[job].submitted_at).min(now.time).max(Time(1))
     }
 
-    /// Whether no call has joined a queue yet or is parked.
+    /// Returns `true` if no call has joined a queue or is parked.
     fn untouched(&self, job: u32) -> bool {
         self.jobs[job].calls.iter().all(|&call| {
             self.calls[call].place.joined_at == Time::ZERO
@@ -417,7 +419,7 @@ impl Core {
         }
     }
 
-    /// Whoever asks the same shares the fate of a call that was taken up (C2).
+    /// Lets calls with the same cache key share a request that was taken up (C2).
     fn share_running(&mut self, call: u32) {
         let Call { job, lane, .. } = self.calls[call];
         if let Some(key) = self.jobs[job].cache_key().cloned()
@@ -427,7 +429,7 @@ impl Core {
         }
     }
 
-    /// Whether a job ends with the process that took it in.
+    /// Returns `true` if a job ends with the process that accepted it.
     fn ends(&self, job: u32) -> bool {
         let kind = self.kinds.get(self.jobs[job].kind as usize);
         let runs = |&call: &u32| self.calls[call].state == State::Running;
@@ -443,7 +445,7 @@ impl Core {
         self.jobs[job].calls.get(usize::from(id.index)).copied()
     }
 
-    /// What a crash does to a call that somebody here can run.
+    /// The kind's choice for a call that this process can run.
     fn on_crash(&self, call: u32) -> OnCrash {
         self.kinds[self.jobs[self.calls[call].job].kind as usize].on_crash
     }
@@ -481,7 +483,7 @@ impl Core {
         shared.map(|call| self.call_id(call)).collect()
     }
 
-    /// The process died during a call: whatever the clocks say now, it had begun.
+    /// Counts a crash during a call. It had begun, whatever the clocks say now.
     fn count_crash(&mut self, id: CallId) {
         let Some(call) = self.call_numbered(id) else { return };
         if !matches!(self.calls[call].state, State::Settled | State::Running | State::Parked) {
@@ -489,7 +491,7 @@ impl Core {
         }
     }
 
-    /// Settles what the process left open when it died (B2).
+    /// Repeats or settles a call that the process left open when it died (B2).
     fn crashed(&mut self, id: CallId, now: Now, plan: &mut Plan) {
         let Some(call) = self.call_numbered(id) else { return };
         // One that was taken up goes on, whatever became of its earlier attempts.

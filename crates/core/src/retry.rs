@@ -1,4 +1,4 @@
-//! When a failed attempt is tried again (R1).
+//! The wait before a retry (R1).
 
 use crate::job::Retry;
 use crate::time::Span;

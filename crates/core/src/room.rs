@@ -1,4 +1,4 @@
-//! Room: how many calls may wait, in all and on each lane (Q1), and how full that is (Q3).
+//! Room: the bounds on waiting calls, in all and on each lane (Q1), and how full they are (Q3).
 
 use crate::call::{Call, State, Step};
 use crate::core::{Core, Job};
@@ -13,7 +13,7 @@ use crate::settings::PoolSettings;
 use crate::submit::NO_LANE;
 use crate::time::{Now, Span, Time};
 
-/// A refused caller comes again after this at the earliest.
+/// A refused caller is told to come again after this at the earliest: many of them come.
 const AGAIN: Span = Span::secs(1);
 
 /// How full a queue is, by the marks of the pool.
@@ -32,7 +32,7 @@ pub(crate) enum Fill {
 pub(crate) struct Room {
     taken: u32,
     bound: u32,
-    /// From so many calls on it is no longer low, and high.
+    /// The numbers of calls from which on it is middle, and high.
     middle: u32,
     high: u32,
 }
@@ -66,7 +66,7 @@ impl Room {
         }
     }
 
-    /// What a priority may use of it: a tenth is kept for interactive work.
+    /// The part that a priority may use: a tenth is kept for interactive work.
     fn allowed(&self, priority: Priority) -> u32 {
         let kept = if priority == Priority::Interactive { 0 } else { self.bound / 10 };
         self.bound - kept
@@ -77,7 +77,7 @@ impl Room {
     }
 }
 
-/// Lanes by how full they are, those that are low not counted.
+/// The numbers of lanes that are middle and high.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Fills {
     middle: u32,
@@ -108,8 +108,8 @@ impl Fills {
 }
 
 impl State {
-    /// Whether a call in this state counts for the bounds: it waits for its lane, asks the cache
-    /// for it, or shares a request with another.
+    /// Returns `true` if a call in this state takes room: it waits for its lane, or for the cache,
+    /// or shares another's request.
     fn takes_room(self) -> bool {
         match self {
             State::Asking => !Mutant::AskingUncounted.on(),
@@ -121,7 +121,8 @@ impl State {
 }
 
 impl Core {
-    /// Takes a call a step further, and keeps count of what waits.
+    /// Takes a call a step further, and keeps the counts of waiting calls. This is the only place
+    /// that changes them.
     pub(crate) fn step(&mut self, call: u32, step: Step) {
         let before = self.calls[call].state;
         self.calls[call].step(step);
@@ -137,7 +138,8 @@ impl Core {
         }
     }
 
-    /// Calls of kinds that keep no worker (permits, relayed requests) count for their lane alone.
+    /// Counts a call for its lane, and for the bound on all if its kind keeps a worker. Permits and
+    /// relayed requests keep none, so a queue that is full of jobs refuses none of them.
     fn count_room(&mut self, call: u32, more: u32, fewer: u32) {
         let Call { lane, job, .. } = self.calls[call];
         let room = &mut self.lanes[lane].room;
@@ -174,7 +176,7 @@ impl Core {
         own.min(self.settings.max_waiting).get()
     }
 
-    /// The lane goes, and with it what it says about how full the queue is.
+    /// Forgets how full a lane is that is dropped.
     pub(crate) fn unbound_lane(&mut self, lane: &Lane) {
         self.fills.change(lane.room.fill(), Fill::Low);
     }
@@ -184,8 +186,8 @@ impl Core {
         self.room.fill().max(self.fills.fullest())
     }
 
-    /// The refusal of a new job for which there is no room now, if there is none; one for which
-    /// there can never be any is an error.
+    /// The refusal of a new job for which there is no room now; `None` if there is room. A job for
+    /// which there can never be room is an error.
     pub(crate) fn refusal(
         &mut self,
         submission: &Submission,
@@ -242,8 +244,9 @@ impl Core {
         Ok(None)
     }
 
-    /// When a call of this lane may leave its queue; unknown where the lane is paused, or where
-    /// only running calls hold it.
+    /// The moment at which a call of this lane may leave its queue. It is unknown while the lane is
+    /// paused or only running calls hold it: a moment that is a guess would bring all refused
+    /// callers back for nothing.
     fn lane_room_at(&self, lane: u32, now: Now) -> Option<Time> {
         let lane = &self.lanes[lane];
         if lane.paused {
@@ -263,8 +266,8 @@ impl Core {
             });
             free.min()
         } else {
-            // Those that ask the cache, and those that share a request, stand in no queue. A request
-            // that all of them share is on the wire, or comes when its retry does.
+            // Calls that wait for the cache, or share a request, stand in no queue. A request that
+            // all of them share is on the wire, or is sent when its retry is due.
             let at = opening(Priority::Background, 1);
             let share = lane.room.taken == lane.joined;
             let runs = lane.in_flight + lane.unreported > 0;
@@ -279,15 +282,15 @@ impl Core {
         lane.taken() >= lane.width() || group.is_some_and(Group::is_full)
     }
 
-    /// Whether a waiting call starts only when another one ends, for want of a worker.
+    /// Returns `true` if a waiting call lacks a slot and so starts only when another call ends.
     fn lacks_worker(&self, lane: &Lane, priority: Priority, call: u32) -> bool {
         let need = self.need(lane, call);
         let has_its_share = need == Need::Slot && lane.workers > self.pool.lane_cap();
         has_its_share || !self.pool.will_admit(need, priority)
     }
 
-    /// When a call of any lane may leave its queue. All lanes are looked at, once in a turn however
-    /// many jobs it refuses.
+    /// The moment at which a call of any lane may leave its queue. All lanes are looked at, once
+    /// per turn however many jobs it refuses.
     fn room_at(&mut self, now: Now) -> Option<Time> {
         if let Some((_, found)) = self.found_room.filter(|(at, _)| *at == now.time) {
             return found;

@@ -15,7 +15,7 @@ pub(crate) struct Rosters {
     /// Rosters by the moment of their next check, on either clock.
     by_time: BTreeSet<(Time, Arc<str>)>,
     by_wall: BTreeSet<(Time, Arc<str>)>,
-    /// Rosters that have to be looked at at once.
+    /// Rosters that have to be looked at in this turn.
     pub(crate) steps: Vec<Arc<str>>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Service {
 
 #[derive(Debug, Default)]
 pub(crate) struct Roster {
-    /// Nothing for one that is no longer configured: it rests as it was.
+    /// `None` for a roster that is configured no more: it rests as it was.
     pub(crate) terms: Option<RosterTerms>,
     pub(crate) record: RosterRecord,
     /// Where it stands in `by_time` and `by_wall`.
@@ -37,7 +37,8 @@ pub(crate) struct Roster {
 }
 
 impl Rosters {
-    /// What is configured. What is under way goes on; what is gone is remembered all the same.
+    /// Replaces the configuration. Runs and cycles that are under way go on, and services and
+    /// rosters that are configured no more are remembered.
     pub(crate) fn configure(&mut self, services: &[ServiceTerms], rosters: &[RosterTerms]) {
         self.services.values_mut().for_each(|service| service.terms = None);
         for terms in services {
@@ -83,12 +84,12 @@ impl Rosters {
         by_time.into_iter().chain(by_wall).min()
     }
 
-    /// Whether checks wait for a clock that may be stepped.
+    /// Returns `true` if a check waits for the wall clock, which may be stepped.
     pub(crate) fn wait(&self) -> bool {
         !self.by_wall.is_empty()
     }
 
-    /// Whether some roster has to be looked at at once.
+    /// Returns `true` if a roster has to be looked at in this turn.
     pub(crate) fn can_step(&self) -> bool {
         !self.steps.is_empty()
     }
@@ -100,8 +101,8 @@ impl Rosters {
         }
     }
 
-    /// Arms the next check: so long after the last one, on whichever clock comes first, or when a
-    /// cron expression says so.
+    /// Arms the next check: one interval after the last one, on the clock that comes first, or at
+    /// the moment that a cron expression names.
     pub(crate) fn arm(&mut self, name: &Arc<str>, from: Now, now: Now) {
         self.disarm(name);
         let Some(at) = self.lists.get(name).and_then(|roster| self.next_check(roster, from, now))
@@ -125,8 +126,8 @@ impl Rosters {
         Some(Now { time: from.time + terms.check, wall })
     }
 
-    /// When a roster looks next, by the wall clock; nothing while a cycle is under way. One that
-    /// nobody runs here would look then.
+    /// The next check of a roster, by the wall clock; `None` while a cycle is under way. Where this
+    /// process runs no rosters it is the check that would come.
     pub(crate) fn check_at(&self, roster: &Roster, now: Now) -> Option<Time> {
         if roster.record.begun_at.is_some() {
             return None;
@@ -143,18 +144,19 @@ impl Rosters {
         by_time.or(by_wall).map(|(_, name)| name.clone())
     }
 
-    /// When a service is due as its roster sees it; nothing for one that is not configured.
+    /// The moment at which a service is due for its roster; `None` if it is not configured.
     pub(crate) fn due_at(&self, service: &str, check: Span, now: Now) -> Option<Time> {
         let service = self.services.get(service)?;
         let when = &service.terms.as_ref()?.when;
         if service.stored {
             return Some(when.due_at(&service.record, check, now));
         }
-        // Nobody has met it yet: what came before now is none of its business.
+        // A new service: moments of its cron expression before now do not count.
         Some(when.due_at(&ServiceRecord { since: now, ..ServiceRecord::default() }, check, now))
     }
 
-    /// What a roster has to run now, those included that nobody has configured.
+    /// The services that a roster has to run now, those without a configuration included: each of
+    /// them gets a result that says so.
     pub(crate) fn due(&self, roster: &str, now: Now) -> Vec<Arc<str>> {
         let Some(terms) = &self.lists[roster].terms else { return Vec::new() };
         let due = |service: &&Arc<str>| {
@@ -204,7 +206,7 @@ impl Rosters {
     }
 }
 
-/// No text is a key that begins like this, so nobody else's job is taken for a run.
+/// No key of a caller begins like this, because it is no text: no caller's job is taken for a run.
 pub(crate) const RUN_KEY: &[u8] = b"\xffservice:";
 
 pub(crate) fn run_key(service: &str) -> Blob {

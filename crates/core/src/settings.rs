@@ -139,7 +139,7 @@ pub enum SettingsError {
     #[error("`workers.shrink_at` must be below `workers.grow_at`")]
     ShrinkAboveGrow,
     /// A lead that would hold slots for too long.
-    #[error("`lead = {0}` is more than a second: work due later would hold its slot for so long")]
+    #[error("`lead = {0}` is more than a second: work due later would hold its slot that long")]
     LongLead(Span),
     /// A zero where no work could be done, or where calls would rise at once.
     #[error("`{0}` must be above zero")]
@@ -220,7 +220,7 @@ mod tests {
         );
         check(
             |s| s.lead = Span::secs(2),
-            "`lead = 2s` is more than a second: work due later would hold its slot for so long",
+            "`lead = 2s` is more than a second: work due later would hold its slot that long",
         );
         check(|s| s.pool.lane_share = Portion::ZERO, "`workers.lane_share` must be above zero");
         check(

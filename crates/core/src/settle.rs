@@ -26,7 +26,7 @@ const MOST_THROTTLES: u16 = 20;
 /// A request that is not processed more often than this has failed (L7), for the same reason.
 const MOST_UNPROCESSED: u16 = 20;
 /// Calls per lane whose retries are remembered, so that their failures count once. Retries of
-/// further calls count every time (L7): the set is bounded, and a lane with so many failing calls
+/// further calls count every time (L7): the set is bounded, and a lane with that many failing calls
 /// is on its ladder already.
 const MOST_FAILED: usize = 4_096;
 /// A chain of moves is no longer than this (J7): two upstreams that redirect to each other would
@@ -36,7 +36,7 @@ const MOST_HOPS: u16 = 40;
 /// The result of one attempt, as its worker reports it.
 #[derive(Clone, Debug)]
 pub struct AttemptResult {
-    /// What the attempt came to.
+    /// The result itself.
     pub verdict: Verdict,
     /// The limits that the upstream announced with it.
     pub announced: Option<Announced>,

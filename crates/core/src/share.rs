@@ -1,5 +1,9 @@
-//! Calls that share one request: who leads them, who goes on when one leaves, and whose budget
-//! counts (C2, R1, W1).
+//! Calls that share one request: which of them leads, which goes on when one leaves, and whose
+//! budget counts (C2, R1, W1).
+//!
+//! The leader waits in the queue, or is on the wire, for all of them; the others are `Joined` and
+//! follow it. Each keeps its own place, budgets and attempts, so that sharing
+//! shortens none of them.
 
 use std::collections::BTreeSet;
 
@@ -33,7 +37,8 @@ impl Core {
         }
     }
 
-    /// Whether a waiting call would be made later than another for its lower priority alone.
+    /// Returns `true` if a waiting call would be made later than another only because of its
+    /// priority.
     pub(crate) fn goes_later(&self, waiting: u32, other: u32) -> bool {
         let priority = |call: u32| self.jobs[self.calls[call].job].priority;
         self.calls[waiting].state == State::Queued && priority(other) < priority(waiting)
@@ -50,7 +55,7 @@ impl Core {
         self.watch_start(call);
     }
 
-    /// The more urgent of the same calls stands for all; should it go, they have their places yet.
+    /// Makes a more urgent call lead. If it goes, the others still have their places.
     pub(crate) fn take_the_lead(&mut self, call: u32, leader: u32, key: &[u8]) {
         let lane = self.calls[call].lane;
         self.unqueue(leader);
@@ -65,8 +70,8 @@ impl Core {
         self.followers.insert(call, followers);
     }
 
-    /// While a call was out, more urgent ones may have come to share it: the first of the most urgent
-    /// leads now. Says who does.
+    /// Makes the most urgent call lead: while the leader was out, more urgent calls may have come
+    /// to share it. Returns the leader.
     pub(crate) fn most_urgent(&mut self, leader: u32) -> u32 {
         let followers = self.followers.get(&leader).into_iter().flatten().copied();
         let urgent = followers.min_by_key(|&call| self.jobs[self.calls[call].job].priority);
@@ -77,7 +82,7 @@ impl Core {
         urgent
     }
 
-    /// A call that follows one of lower priority, which waits yet, goes first itself (C2).
+    /// Makes a call lead that follows a waiting one of lower priority (C2).
     pub(crate) fn overtake(&mut self, call: u32) {
         let Call { state, leader, job, .. } = self.calls[call];
         if state != State::Joined || !self.goes_later(leader, call) {
@@ -90,7 +95,7 @@ impl Core {
         self.line_up(call);
     }
 
-    /// Does the same to a call and to all that share its fate.
+    /// Applies `act` to a call and to all calls that follow it.
     pub(crate) fn share(
         &mut self,
         leader: u32,
@@ -129,8 +134,8 @@ impl Core {
         }
     }
 
-    /// Parts a call and its followers into those that are through, and those that go on; says which
-    /// are through, and who leads the others.
+    /// Divides a call and its followers into those that are through and those that go on. Returns
+    /// those that are through, and the leader of the others.
     pub(crate) fn part(
         &mut self,
         leader: u32,
@@ -148,14 +153,14 @@ impl Core {
         if let Some(leads) = leads.filter(|_| !rest.is_empty()) {
             self.followers.insert(leads, rest);
         }
-        // Each would be sought among all that go on.
+        // Otherwise each of them would be searched for among the calls that go on.
         for &call in through.iter().filter(|&&call| call != leader) {
             self.calls[call].leader = NO_CALL;
         }
         (through.into_iter().map(|call| (call, self.call_id(call).job)).collect(), leads)
     }
 
-    /// From now on the call stands for all that ask the same, these among them.
+    /// Makes a call the leader of all calls with its cache key, these among them.
     fn lead(&mut self, heir: u32, followers: &[u32]) {
         let Call { lane, job, .. } = self.calls[heir];
         let key = self.jobs[job].cache_key().cloned();
@@ -176,15 +181,15 @@ impl Core {
                 let heir = self.pass_on(heirs).expect("calls without followers have no entry");
                 self.take_over(heir, number, attempt, plan);
             }
-            // It shared the request that was in vain, and so what that said about the next.
+            // The heir shared the request that failed, so it takes over the retry with its moment.
             State::Backoff if self.calls[heirs[0]].requests() > 0 => {
                 let heir = self.pass_on(heirs).expect("calls without followers have no entry");
                 self.back_off(heir, retry_at);
                 self.write_shared(heir, plan);
             }
             _ => {
-                // None is settled within the settling of the one before it: that would take a stack
-                // as deep as they are many.
+                // They are settled one after the other, and not each within the settling of the one
+                // before: a thousand sharers would need a stack a thousand calls deep.
                 let (wait, end): (Vec<u32>, Vec<u32>) =
                     heirs.into_iter().partition(|&heir| self.may_wait(heir, now));
                 let end: Vec<(u32, JobId)> =
@@ -223,14 +228,15 @@ impl Core {
         let lane = self.lanes[known.lane].id;
         self.step(heir, Step::TakeOver);
         self.calls[heir].attempt = attempt;
-        // What a crash makes of an attempt is for the kind to say that made it (B2).
+        // After a crash the kind that made the attempt decides about it (B2): a call of another
+        // kind does not take it over durably.
         let kind = |call: u32| self.jobs[self.calls[call].job].kind;
         if kind(heir) == kind(from) {
             plan.writes.push(Write::HandOver(lane, attempt, self.call_id(heir)));
         }
     }
 
-    /// A call follows no longer.
+    /// Takes a call away from the one that it follows.
     pub(crate) fn unfollow(&mut self, call: u32) {
         let leader = self.calls[call].leader;
         let Some(others) = self.followers.get_mut(&leader) else { return };
@@ -245,8 +251,9 @@ impl Core {
         }
     }
 
-    /// Calls whose time is over leave the requests that they share: those that leave in the same turn
-    /// at the cost of one look at all that share, where each by itself would cost as much.
+    /// Takes calls whose time is over away from the requests that they share. Those that leave in
+    /// the same turn cost one look at all sharers together, where each by itself would cost as
+    /// much.
     pub(crate) fn leave_together(&mut self, now: Now) {
         let due = self.moments.range(..=(now.time, Moment::LAST)).map(|(_, moment)| *moment);
         let mut gone = BTreeSet::new();
@@ -258,7 +265,7 @@ impl Core {
                 Moment::StartWithin(ref call) if !self.runs(*call) => std::slice::from_ref(call),
                 _ => &[],
             };
-            // One that was sent in its time is not late, whatever else is over.
+            // A call that was sent in its time is not late, whatever else has passed.
             let leaves = |&&call: &&u32| {
                 let Call { state, job, .. } = self.calls[call];
                 let late = matches!(moment, Moment::StartWithin(_));
@@ -280,7 +287,7 @@ impl Core {
         }
     }
 
-    /// Of those that follow a call, these do no longer: at the cost of one look at all of them.
+    /// Takes some of its followers away from a call, at the cost of one look at all of them.
     pub(crate) fn unfollow_all(&mut self, leader: u32, gone: impl Fn(&Core, u32) -> bool) {
         let Some(followers) = self.followers.remove(&leader) else { return };
         let before = self.held_least(leader);
@@ -295,7 +302,8 @@ impl Core {
         self.share_budgets(leader, before);
     }
 
-    /// Whether a call is the one that it was and not settled: settling one job may finish another.
+    /// Returns `true` if this number still belongs to a call of this job, and the call is not
+    /// settled: settling one job may have finished another.
     pub(crate) fn is_open(&self, call: u32, job: JobId) -> bool {
         self.calls.get(call).is_some_and(|it| !it.is_settled()) && self.call_id(call).job == job
     }
@@ -319,8 +327,8 @@ impl Core {
         least
     }
 
-    /// The smallest budget among a queued call and those that follow it, and the smallest that a
-    /// caller named: where its lane's indexes have it.
+    /// The smallest budget among a queued call and its followers, and the smallest that a caller
+    /// named: the budgets under which its lane's indexes hold it.
     pub(crate) fn held_least(&self, call: u32) -> Least {
         // Nearly always of none.
         let shared =
@@ -328,15 +336,15 @@ impl Core {
         shared.copied().unwrap_or_else(|| self.own_least(call))
     }
 
-    /// The budgets of a call or of those that follow it have grown, or some follow no longer; `before`
-    /// was held of them. What its lane holds must be the smallest that one of them really has, or a
-    /// search for those that give up never ends.
+    /// Updates the indexes after budgets of a call or its followers have grown, or some follow no
+    /// longer; `before` is the budget that they hold. That must be one that a sharer really has:
+    /// otherwise the search for calls that give up finds the same call again and never ends.
     pub(crate) fn share_budgets(&mut self, leader: u32, before: Least) {
         let least = self.shared_least(leader, before);
         self.set_least(leader, before, least);
     }
 
-    /// Puts what is held of a queued call's budgets at its new place. Of others nothing is held.
+    /// Holds a queued call under its new budget. Calls in other states are in no index.
     fn set_least(&mut self, call: u32, before: Least, least: Least) {
         if self.calls[call].state != State::Queued {
             return;
@@ -372,7 +380,8 @@ impl Core {
         }
     }
 
-    /// The gap of their lane may be longer than when these calls came: no default undercuts it (W1).
+    /// Lengthens default budgets: the gap of the lane may be longer than when these calls came, and
+    /// no default undercuts it (W1).
     pub(crate) fn stretch(&mut self, calls: &[u32]) {
         for &call in calls {
             let budget = self.max_wait(call);

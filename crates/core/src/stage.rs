@@ -154,7 +154,7 @@ impl Core {
         self.judge_waiting(call, now, plan);
     }
 
-    /// Settles a call that may not or would not wait for its lane.
+    /// Settles a call that may not wait for its lane, or would not wait until it opens.
     pub(crate) fn judge_waiting(&mut self, call: u32, now: Now, plan: &mut Plan) {
         // Limits may have changed since it was submitted, and a move leads anywhere.
         if !self.fail_if_impossible(call, now, plan) && !self.skip_if_paused(call, now, plan) {
@@ -162,8 +162,8 @@ impl Core {
         }
     }
 
-    /// Joins the lane's queue, whatever the lane makes of that: with the budget that its lane's
-    /// present gap gives it, also if it was there before.
+    /// Joins the lane's queue without a judgement, with the budget that the lane's present gap
+    /// gives it.
     pub(crate) fn enter_queue(&mut self, call: u32, now: Now, plan: &mut Plan) {
         self.take_place(call, now);
         self.calls[call].max_wait = self.max_wait(call);
@@ -177,15 +177,15 @@ impl Core {
         }
     }
 
-    /// A call has one place from the moment it first waits, also while it follows another, through
-    /// retries and restarts.
+    /// Gives a call its place when it first waits. It keeps that while it follows another call,
+    /// through retries and through restarts.
     fn take_place(&mut self, call: u32, now: Now) {
         if self.calls[call].place.joined_at == Time::ZERO {
             self.calls[call].place.joined_at = self.may_start_at(self.calls[call].job, now);
         }
     }
 
-    /// Whether its job's record does not tell when it joined the queue.
+    /// Returns `true` if the call needs a record of its own to tell when it joined the queue.
     pub(crate) fn begins_late(&self, call: u32) -> bool {
         self.jobs[self.calls[call].job].stage > 0 || self.calls[call].hops > 0
     }
@@ -200,8 +200,8 @@ impl Core {
         self.line_up(call);
     }
 
-    /// The skip of a call whose caller named a budget, if its lane was stopped by hand before the
-    /// call joined it, or for as long as that budget since.
+    /// The skip of a call whose caller named a budget, if its lane was paused before the call
+    /// joined it, or has been paused for that budget since.
     fn paused_out(&self, call: u32, now: Now) -> Option<Skip> {
         let found = &self.calls[call];
         let (job, lane) = (&self.jobs[found.job], &self.lanes[found.lane]);
@@ -214,7 +214,7 @@ impl Core {
         skipped.then_some(Skip::Paused { max_wait, priority: job.priority })
     }
 
-    /// Skips such a call; says whether it did.
+    /// Skips such a call. Returns `true` if it did.
     pub(crate) fn skip_if_paused(&mut self, call: u32, now: Now, plan: &mut Plan) -> bool {
         let skip = self.paused_out(call, now);
         if let Some(skip) = skip {
@@ -223,13 +223,12 @@ impl Core {
         skip.is_some()
     }
 
-    /// Whether a call may join its lane's queue at all.
+    /// Returns `true` if a call may join its lane's queue at all.
     pub(crate) fn may_wait(&self, call: u32, now: Now) -> bool {
         self.impossible(call).is_none() && self.paused_out(call, now).is_none()
     }
 
-    /// Skips a queued call that would not wait for so long, or those of its followers that would
-    /// not.
+    /// Skips, of a queued call and its followers, those that would not wait for `wait`.
     pub(crate) fn skip_impatient(&mut self, call: u32, wait: Span, now: Now, plan: &mut Plan) {
         self.skip_those(
             call,
@@ -245,7 +244,8 @@ impl Core {
         );
     }
 
-    /// The same where a lane has been stopped by hand for so long.
+    /// Skips, of a queued call and its followers, those that would not wait for a lane that has
+    /// been paused for `since`.
     pub(crate) fn skip_paused(&mut self, call: u32, since: Span, now: Now, plan: &mut Plan) {
         self.skip_those(
             call,
@@ -273,7 +273,8 @@ impl Core {
         let sharers: Vec<(u32, JobId)> =
             sharers.map(|call| (call, self.call_id(call).job)).collect();
         if sharers.is_empty() {
-            // What the lane holds is then older than the budgets: a search must not find it again.
+            // The lane holds the call under a budget that no sharer has any more. A release build
+            // mends that, because the search would find the call again without end.
             debug_assert!(
                 false,
                 "call {leader} is held with a budget that none of its sharers has"
@@ -311,15 +312,16 @@ impl Core {
         }
     }
 
-    /// When the lane's group opens; a lane without one is always open.
+    /// The moment at which the lane's group opens. A lane without a group is always open.
     pub(crate) fn group_opening(&self, lane: &Lane, cost: u32) -> Opening {
         lane.group.map_or(Opening { at: Time::ZERO, cause: Cause::Group }, |group| {
             self.groups[group].opening(cost)
         })
     }
 
-    /// How long the call would wait for a closed lane: its own word, or a default that never
-    /// undercuts the lane's gap (W1).
+    /// How long the call would wait for a closed lane: as its caller named, or a default that never
+    /// undercuts the lane's gap (W1). With a default below the gap no call of that priority would
+    /// ever start behind another.
     pub(crate) fn max_wait(&self, call: u32) -> Span {
         let job = &self.jobs[self.calls[call].job];
         if Mutant::CostlyWait.on() && job.cost.get() > 1 {
@@ -343,7 +345,8 @@ impl Core {
         }
     }
 
-    /// The request of a call was not sent after all: it and those that share it may still start too late.
+    /// Watches `start_within` again for a call and its followers: their request was not sent after
+    /// all, so they may still start too late.
     pub(crate) fn watch_starts(&mut self, leader: u32) {
         let followers = self.followers.get(&leader).cloned().unwrap_or_default();
         for call in followers.into_iter().chain([leader]) {
@@ -380,7 +383,7 @@ impl Core {
             self.hold_budget(call, Least::default(), least);
         }
         self.waiting += 1;
-        // Only a new head can change when the lane is looked at next, or a tenant's turn; a budget
+        // Only a new head changes the standing of the lane, or whose turn it is. A budget matters
         // only while the lane is paused.
         if first || self.lanes[lane].paused {
             self.touch_lane(lane);
@@ -407,7 +410,7 @@ impl Core {
         self.waiting -= 1;
     }
 
-    /// What must survive about a call of an unfinished job.
+    /// Writes the record of a call of an unfinished job.
     pub(crate) fn write_call(&self, number: u32, plan: &mut Plan) {
         let call = &self.calls[number];
         let settled = call.outcome.as_ref().map(|outcome| SettledCall {

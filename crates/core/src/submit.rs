@@ -33,7 +33,8 @@ pub(crate) enum Origin {
 }
 
 impl Core {
-    /// Takes a job in, joins it to the same work, or refuses it.
+    /// Accepts a job, joins it to the same work, or refuses it. Nothing is promised before the
+    /// plan's writes are committed.
     pub fn submit(
         &mut self,
         submission: Submission,
@@ -57,7 +58,8 @@ impl Core {
         }
         let due = submission.due.later(now);
         let late = self.too_late(&submission, now).map(|at| too_late(&submission, at, now));
-        // It would not wait for room either.
+        // A job that can never be in time is told so even where there is no room: waiting would not
+        // help.
         if let Some(never @ Admission::TooLate { retry_at: None, .. }) = late {
             return Ok(never);
         }
@@ -85,7 +87,7 @@ impl Core {
         Ok(Admission::Accepted(id))
     }
 
-    /// Lets a new job into its queues, or to where it waits until it is due.
+    /// Starts the first stage of a new job, or puts the job aside until it is due.
     fn admit(&mut self, job: u32, now: Now, plan: &mut Plan) {
         self.watch_deadline(job);
         if self.jobs[job].due().is_some() {
@@ -111,7 +113,7 @@ impl Core {
         }
     }
 
-    /// The job is due, or no longer: its schedule key is free (D2).
+    /// Takes a job from the jobs that are due later, and frees its schedule key (D2).
     pub(crate) fn leave_due(&mut self, job: u32) {
         if let Some(due) = self.jobs[job].due()
             && self.due.remove(due, job)
@@ -121,7 +123,7 @@ impl Core {
         }
     }
 
-    /// Refuses what can never be accepted as it is; says which kind it is.
+    /// Refuses a submission that can never be accepted. Returns its kind.
     fn check(&self, submission: &Submission) -> Result<u32, SubmitError> {
         let spec = &submission.spec;
         let Some(kind) = self.kind_named(&spec.kind) else {
@@ -169,7 +171,7 @@ impl Core {
         Ok(kind)
     }
 
-    /// The lanes of every call; `NO_LANE` where a template is yet to make one.
+    /// The lanes of all calls; [`NO_LANE`] where a template has yet to make one.
     fn check_lanes(&self, spec: &JobSpec, priority: Priority) -> Result<Vec<u32>, SubmitError> {
         let mut lanes = Vec::with_capacity(spec.stages.iter().map(Vec::len).sum());
         for stage in &spec.stages {
@@ -222,7 +224,7 @@ impl Core {
         self.kind_names.get(name).copied()
     }
 
-    /// Holds the lanes of every call, made where a template covers them; all or none.
+    /// Holds the lanes of all calls, and makes those that a template covers. All or none.
     fn make_lanes(
         &mut self,
         spec: &JobSpec,
@@ -369,7 +371,8 @@ impl Core {
         self.jobs[job].due().is_some_and(|due| self.due.contains(due, job))
     }
 
-    /// One more caller: the higher priority counts, and each keeps its own deadline (D1).
+    /// Adds a caller to a job: the higher priority counts, and each caller keeps its own deadline
+    /// (D1).
     fn join(&mut self, job: u32, submission: &Submission, now: Now, plan: &mut Plan) {
         self.unwatch_deadline(job);
         self.jobs[job].callers.join(deadline(submission, now));
@@ -381,7 +384,7 @@ impl Core {
         self.write_terms(job, plan);
     }
 
-    /// The job is looked at when the next of its callers' deadlines passes.
+    /// Arranges that the job is looked at when the next deadline of its callers passes.
     pub(crate) fn watch_deadline(&mut self, job: u32) {
         let next = self.jobs[job].callers.first();
         if next != Time::NEVER {
@@ -394,7 +397,7 @@ impl Core {
         self.moments.remove(&(next, Moment::Deadline(job)));
     }
 
-    /// Whether no call of the job has been tried.
+    /// Returns `true` if no attempt was made for any call of the job.
     fn still_waits(&self, job: u32) -> bool {
         self.jobs[job].calls.iter().map(|&call| &self.calls[call]).all(|call| {
             !matches!(call.state, State::Running | State::Settled | State::Joined)
@@ -428,7 +431,7 @@ impl Core {
         }
     }
 
-    /// Undoes the beginning of a call: it waits to be due as if it had never been.
+    /// Undoes the beginning of a call, which then waits to be due.
     fn put_back(&mut self, call: u32, plan: &mut Plan) {
         if self.calls[call].state == State::Queued {
             self.unqueue(call);
@@ -464,15 +467,15 @@ impl Core {
             }
         }
         (self.jobs[job].priority, self.jobs[job].named) = (priority, true);
-        // What is held for the calls of other jobs that they follow.
+        // The budgets under which the leaders in other jobs are held now.
         let mut shared: BTreeMap<u32, Least> = BTreeMap::new();
         for &call in &calls {
             let Call { state, leader, .. } = self.calls[call];
             if state == State::Joined && !calls.contains(&leader) {
                 shared.entry(leader).or_insert_with(|| self.held_least(leader));
             }
-            // Default budgets go by priority (W1), and nobody waits less because others joined: nor
-            // one that is out and may come back.
+            // Default budgets go by priority (W1). No call waits less because another caller
+            // joined, nor one that is on the wire and may come back.
             self.calls[call].max_wait = self.calls[call].max_wait.max(self.max_wait(call));
         }
         for &call in &calls {
@@ -499,7 +502,7 @@ fn too_late(submission: &Submission, at: Time, now: Now) -> Admission {
     }
 }
 
-/// When a caller's time is over; [`Time::NEVER`] without a deadline.
+/// The moment of a caller's deadline; [`Time::NEVER`] without one.
 fn deadline(submission: &Submission, now: Now) -> Time {
     submission.deadline.map_or(Time::NEVER, |span| now.time + span)
 }

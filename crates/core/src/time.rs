@@ -51,7 +51,7 @@ pub struct Now {
 }
 
 impl Now {
-    /// The engine time at which the wall clock will show `wall`, if nobody steps it.
+    /// The engine time at which the wall clock will show `wall`, if it is not stepped.
     pub fn engine_time(self, wall: Time) -> Time {
         if wall >= self.wall {
             self.time + wall.since(self.wall)
@@ -60,7 +60,7 @@ impl Now {
         }
     }
 
-    /// What the wall clock shows, or showed, at the engine time `time`.
+    /// The wall clock at the engine time `time`, as the clocks stand now.
     pub fn wall_time(self, time: Time) -> Time {
         if time == Time::NEVER {
             time
@@ -83,32 +83,32 @@ impl Span {
     /// Nothing.
     pub const ZERO: Span = Span(0);
 
-    /// So many microseconds.
+    /// `n` microseconds.
     pub const fn micros(n: u64) -> Span {
         Span(n)
     }
 
-    /// So many milliseconds.
+    /// `n` milliseconds.
     pub const fn millis(n: u64) -> Span {
         Span(n * 1_000)
     }
 
-    /// So many seconds.
+    /// `n` seconds.
     pub const fn secs(n: u64) -> Span {
         Span(n * 1_000_000)
     }
 
-    /// So many minutes.
+    /// `n` minutes.
     pub const fn mins(n: u64) -> Span {
         Span::secs(n * 60)
     }
 
-    /// So many hours.
+    /// `n` hours.
     pub const fn hours(n: u64) -> Span {
         Span::mins(n * 60)
     }
 
-    /// So many days.
+    /// `n` days.
     pub const fn days(n: u64) -> Span {
         Span::hours(n * 24)
     }
@@ -175,7 +175,7 @@ impl fmt::Display for Span {
     }
 }
 
-/// Why a text is not a span.
+/// A text that is not a span.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpanError {
     /// Not numbers with units.
@@ -184,7 +184,7 @@ pub enum SpanError {
     /// A number without a unit.
     #[error("`{0}` has no unit: write `{0}s` for seconds or `{0}ms` for milliseconds")]
     Unit(String),
-    /// Longer than anything sensible.
+    /// Longer than [`LONGEST_SPAN`].
     #[error("`{0}` is longer than ten years")]
     TooLong(String),
 }

@@ -1,4 +1,4 @@
-//! Who is to be looked at when: lanes or groups by the moment they next open or change rank.
+//! Timetables: lanes or groups by the moment at which they next open or change rank.
 //!
 //! A heap whose members know their places, because nearly every event moves one of them. Moments
 //! mostly move later and come at the far end, so that a move costs a few steps in one flat array.
@@ -7,7 +7,7 @@ use crate::time::Time;
 
 /// Children per place: fewer levels, and siblings are neighbours in memory.
 const ARITY: usize = 4;
-/// The place of those who are not in it.
+/// The place of numbers that are not in the heap.
 const NOWHERE: u32 = u32::MAX;
 
 /// Numbers by their moments, the earliest first.
@@ -19,7 +19,7 @@ pub(crate) struct Timetable {
 }
 
 impl Timetable {
-    /// The earliest moment, and whose it is.
+    /// The earliest moment, and its number.
     pub(crate) fn first(&self) -> Option<(Time, u32)> {
         self.heap.first().copied()
     }
@@ -48,7 +48,7 @@ impl Timetable {
         if place == NOWHERE as usize {
             return;
         }
-        let last = self.heap.pop().expect("whoever has a place is in the heap");
+        let last = self.heap.pop().expect("a number with a place is in the heap");
         match self.heap.get(place) {
             None => {}
             Some(gone) if last.0 < gone.0 => self.rise(place, last),
@@ -56,11 +56,13 @@ impl Timetable {
         }
     }
 
-    /// Adds to `out` everybody whose moment has come. They stay until they are given another one.
+    /// Adds to `out` all numbers whose moment has come. They stay until they are given another
+    /// moment.
     pub(crate) fn due(&self, now: Time, out: &mut Vec<u32>) {
         let due = |place: usize| self.heap.get(place).filter(|(at, _)| *at <= now);
         out.extend(due(0).map(|(_, number)| *number));
-        // Whose moment has not come has no child whose moment has: only those found lead on.
+        // A number whose moment has not come has no child whose moment has: only those found lead
+        // on.
         let mut next = 0;
         while let Some(&number) = out.get(next) {
             let first = self.places[number as usize] as usize * ARITY + 1;

@@ -6,7 +6,7 @@ use crate::call::{ANY_WAIT, Least};
 use crate::priority::Priority;
 use crate::time::Span;
 
-/// The least patient first; its patience is at hand without looking into the tree.
+/// Calls by budget, the smallest first. The smallest is kept beside the tree.
 #[derive(Clone, Debug)]
 pub(crate) struct Waits {
     calls: BTreeSet<(Span, u32)>,
@@ -32,7 +32,7 @@ impl Waits {
         }
     }
 
-    /// A call that would not wait for so long.
+    /// A call whose budget is below `wait`.
     pub(crate) fn impatient(&self, wait: Span) -> Option<(Span, u32)> {
         if self.least < wait { self.calls.first().copied() } else { None }
     }
@@ -42,16 +42,16 @@ impl Waits {
     }
 }
 
-/// The same by cost: what a call costs decides when it finds room.
+/// Calls by cost and budget: the cost decides when a window has room.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WaitsByCost {
     one: Waits,
     more: BTreeMap<u32, Waits>,
-    /// Of each cost in `more`, the least patience.
+    /// The smallest budget of each cost in `more`.
     least: BTreeSet<(Span, u32)>,
 }
 
-/// A call that would not wait for so long.
+/// A call whose budget is below the wait that it would have.
 pub(crate) struct Impatient {
     pub(crate) call: u32,
     pub(crate) wait: Span,
@@ -96,8 +96,8 @@ impl WaitsByCost {
         self.least.first().map_or(self.one.least, |(least, _)| self.one.least.min(*least))
     }
 
-    /// A call that would not wait as long as its cost has to. What costs more never waits less, so
-    /// of the costs only those are looked at whose patience the highest of them may try.
+    /// A call whose budget is below the wait of its cost. A higher cost never waits less, so only
+    /// costs are looked at whose smallest budget is below the wait of the highest cost.
     pub(crate) fn impatient(&self, wait_of: impl Fn(u32) -> Span) -> Option<Impatient> {
         let found = |cost: u32, waits: &Waits| {
             let wait = wait_of(cost);
@@ -126,8 +126,8 @@ pub(crate) struct Budgets {
     some: u8,
     costly: u8,
     by_priority: Box<[WaitsByCost; 4]>,
-    /// Those that a caller named, while the lane is stopped by hand: only a pause counts against
-    /// them by themselves (W1), and every call would pay for a second tree.
+    /// The budgets that callers named, while the lane is paused. Only a pause needs them by
+    /// themselves (W1), and otherwise every call would pay for a second tree.
     named: Option<Box<Waits>>,
 }
 
@@ -172,25 +172,25 @@ impl Budgets {
         self.costly = if waits.more.is_empty() { self.costly & !bit } else { self.costly | bit };
     }
 
-    /// The lane is stopped by hand: from now on the budgets that callers named are held, those of
-    /// the calls that wait already and of all that come.
+    /// Begins a pause: from now on the budgets that callers named are held, of the calls that wait
+    /// and of all that come.
     pub(crate) fn pause(&mut self, named: impl IntoIterator<Item = (Span, u32)>) {
         let mut waits = Waits::default();
         named.into_iter().for_each(|(budget, call)| waits.insert(budget, call));
         self.named = Some(Box::new(waits));
     }
 
-    /// The lane goes on: a pause counts against no budget.
+    /// Ends a pause.
     pub(crate) fn resume(&mut self) {
         self.named = None;
     }
 
-    /// Which priorities have any, one bit each.
+    /// The priorities that have any, one bit each.
     pub(crate) fn some(&self) -> u8 {
         self.some
     }
 
-    /// The least patient call of this priority that would not wait as long as its cost has to.
+    /// A call of this priority whose budget is below the wait of its cost.
     pub(crate) fn impatient(
         &self,
         priority: Priority,
@@ -204,12 +204,12 @@ impl Budgets {
         self.by_priority[place].impatient(wait_of)
     }
 
-    /// While the lane is stopped by hand: the smallest that a caller named, if there is one.
+    /// During a pause: the smallest budget that a caller named.
     pub(crate) fn least_named(&self) -> Option<Span> {
         self.named.as_ref().map(|named| named.least).filter(|least| *least != ANY_WAIT)
     }
 
-    /// While the lane is stopped by hand: a call whose caller named less than this.
+    /// During a pause: a call whose caller named a budget below `wait`.
     pub(crate) fn impatient_named(&self, wait: Span) -> Option<u32> {
         self.named.as_ref()?.impatient(wait).map(|(_, call)| call)
     }

@@ -86,9 +86,10 @@ impl Core {
         }
     }
 
-    /// Handles due work, retries and deadlines up to `now`. The engine does this before it takes in
-    /// new submissions: they must not use the room, nor the openings, that earlier work waits for
-    /// (Q1, Q2).
+    /// Handles due work, retries and deadlines up to `now`.
+    ///
+    /// The engine does this before it takes in new submissions: those must not use the room, nor
+    /// the openings, that earlier work waits for.
     pub fn catch_up(&mut self, now: Now, plan: &mut Plan) {
         self.come_due(now, plan);
         self.pass_moments(now, plan);

@@ -233,7 +233,7 @@ mod tests {
     const NOW: Time = Time(1_000_000_000);
 
     #[test]
-    fn l7_a_gap_that_has_come_down_to_what_it_was_is_gone() {
+    fn l7_a_gap_that_is_back_at_its_former_length_is_forgotten() {
         let slow = SlowRecord { gap: Span::secs(4), ground: Span::secs(3), refused: None };
         let mut health = Health { slow, ..Health::default() };
         health.shrink_gap(NOW);

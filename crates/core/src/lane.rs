@@ -653,7 +653,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_lane_must_remember_comes_back() {
+    fn a_lanes_memory_survives_a_restart() {
         let window = Window::new("2/10s".parse().expect("a rate"));
         let many = std::num::NonZeroU32::new(9).expect("above zero");
         let limits = || Limits { windows: vec![window.clone()], in_flight: many, ..shared_gap() };

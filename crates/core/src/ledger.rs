@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn l3_what_is_trimmed_is_named_by_the_first_attempt_that_is_still_needed() {
+    fn l3_a_trim_names_the_first_attempt_that_is_still_needed() {
         let mut ledger = charged(&[1, 2, 3]);
         let none = AttemptId(u64::MAX);
         assert_eq!(ledger.trim(PER, Time(10_999_999), none), None);

@@ -1,6 +1,6 @@
 //! Rules broken on purpose, one at a time, to show that the simulator's checkers can fail.
 
-/// One broken rule.
+/// One broken rule. The codes are those of `docs/rules.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
     /// L3: a window lets one more attempt in.

@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn w3_a_lane_tells_what_waits_on_it_and_what_is_on_the_wire() {
+    fn w3_a_lane_tells_its_waiting_calls_and_those_on_the_wire() {
         let mut core = wide_lane();
         let begin = Time(1_000_000_000);
         let attempts = promise(&mut core, 102, begin);
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn l4_an_attempt_that_came_early_takes_back_what_one_that_came_late_was_given() {
+    fn l4_an_early_attempt_halves_the_time_that_a_late_one_doubled() {
         let late_after = |sent_after: Span| {
             let mut core = wide_lane();
             let lane = core.lanes.iter().next().expect("it is there").0;

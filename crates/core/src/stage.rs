@@ -85,7 +85,7 @@ impl Core {
         }
     }
 
-    /// The cache's answers to a plan's lookups: hits are outcomes, misses become calls (C1).
+    /// Takes in the cache's answers to a plan's lookups: hits are outcomes, misses become calls.
     pub fn looked_up(
         &mut self,
         lookups: Vec<CallLookup>,

@@ -1,4 +1,4 @@
-//! What a store does on this machine: `cargo run --release --example measure [DIRECTORY]`.
+//! Measures a store on this machine: `cargo run --release --example measure [DIRECTORY]`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,14 +23,14 @@ fn main() {
     waiting(&directory.path().join("waiting.db"), 1_000_000);
 }
 
-/// What an attempt leaves behind.
+/// The writes of one attempt.
 #[derive(Clone, Copy, Debug)]
 enum Trace {
     Released,
     Kept,
 }
 
-/// One job per commit: what a single caller waits for.
+/// One job per commit: the latency that a single caller sees.
 fn alone(path: &Path) {
     let mut store = Sqlite::open(path).expect("a new store");
     let specs = specs();

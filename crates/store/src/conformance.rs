@@ -24,9 +24,9 @@ pub fn all(fresh: &mut dyn FnMut() -> Open) {
     let promises = [
         a_new_store_is_empty,
         the_stamp_is_that_of_the_last_commit,
-        what_need_not_outlive_the_machine_is_there_all_the_same,
-        what_was_written_is_read_back_in_order,
-        a_write_replaces_what_it_names,
+        writes_without_a_sync_are_there_too,
+        records_are_read_back_in_order,
+        a_write_replaces_the_record_that_it_names,
         a_later_write_of_a_batch_sees_the_earlier_ones,
         an_attempt_leaves_its_trace_until_forgotten,
         forgetting_keeps_open_reservations_and_other_lanes,
@@ -40,9 +40,9 @@ pub fn all(fresh: &mut dyn FnMut() -> Open) {
         finding::a_forgotten_job_is_not_found_by_its_key,
         a_payload_outlives_its_job,
         answers_come_in_the_order_asked_and_expire,
-        pruning::steps_are_small_and_take_only_what_is_old,
-        pruning::what_is_old_is_found_whatever_stands_before_it,
-        pruning::what_many_commits_finished_is_old_after_a_restart_too,
+        pruning::steps_are_small_and_take_only_old_jobs_and_answers,
+        pruning::old_jobs_are_found_whatever_stands_before_them,
+        pruning::jobs_of_many_commits_are_old_after_a_restart_too,
         the_largest_numbers_survive,
         again::services_and_rosters_are_kept_by_name,
         again::a_note_is_kept_until_it_is_replaced_or_dropped,
@@ -81,7 +81,7 @@ impl Fixture {
         self.store().commit(&Stamp::default(), writes).expect("a commit");
     }
 
-    /// What a load hands out, which must be the same before and after opening anew.
+    /// The records of a load, which must be the same before and after opening anew.
     #[track_caller]
     fn records(&mut self) -> Vec<Record> {
         let before = records(self.store());
@@ -145,7 +145,7 @@ fn the_stamp_is_that_of_the_last_commit(fixture: &mut Fixture) {
     }
 }
 
-fn what_need_not_outlive_the_machine_is_there_all_the_same(fixture: &mut Fixture) {
+fn writes_without_a_sync_are_there_too(fixture: &mut Fixture) {
     let stamp = |time| Stamp { time: Time(time), ..Stamp::default() };
     let reserve = |id| [Write::Reserve(attempt(1, id))];
     fixture.commit(&[Write::Lane(lane(1))]);
@@ -162,7 +162,7 @@ fn what_need_not_outlive_the_machine_is_there_all_the_same(fixture: &mut Fixture
     assert_eq!(fixture.store().load(&mut |_| ()).expect("a load"), Some(stamp(4)));
 }
 
-fn what_was_written_is_read_back_in_order(fixture: &mut Fixture) {
+fn records_are_read_back_in_order(fixture: &mut Fixture) {
     let jobs = [job(1), job_with_everything(2), job(300)];
     let calls = [call(1, 0), call_with_everything(2, 1), call(2, 2)];
     let lanes = [lane(1), lane_with_everything(2)];
@@ -181,7 +181,7 @@ fn what_was_written_is_read_back_in_order(fixture: &mut Fixture) {
     assert_eq!(fixture.records(), expected);
 }
 
-fn a_write_replaces_what_it_names(fixture: &mut Fixture) {
+fn a_write_replaces_the_record_that_it_names(fixture: &mut Fixture) {
     fixture.commit(&[
         Write::Lane(lane(1)),
         Write::Job(job(1), b"before".as_slice().into()),
@@ -239,7 +239,7 @@ fn an_attempt_leaves_its_trace_until_forgotten(fixture: &mut Fixture) {
     let first = Reservation { at: Time(70), ended_at: Some(Time(80)), ..attempt(1, 1) };
     let second = Reservation { at: Time(75), call: heir, ..attempt(1, 2) };
     assert_eq!(fixture.records(), [first, second].map(Record::Reservation));
-    // A trace can go alone, too.
+    // The history of one attempt can go alone, too.
     fixture.commit(&[Write::Release(LaneId(1), AttemptId(1))]);
     assert_eq!(fixture.records().len(), 1);
 }
@@ -250,11 +250,11 @@ fn forgetting_keeps_open_reservations_and_other_lanes(fixture: &mut Fixture) {
         .commit(&[(1, 1), (1, 2), (2, 3), (1, 4), (1, 5)].iter().map(reserve).collect::<Vec<_>>());
     let end = |&(lane, id)| Write::Ended(LaneId(lane), AttemptId(id), Time(9));
     fixture.commit(&[(1, 1), (2, 3), (1, 4), (1, 5)].iter().map(end).collect::<Vec<_>>());
-    // What has ended must be known after opening anew as well.
+    // A store that was opened anew must know which attempts have ended.
     fixture.reopen().load(&mut |_| ()).expect("a load");
     fixture.commit(&[Write::Forget(LaneId(1), AttemptId(5))]);
     assert_eq!(attempts(fixture), [2, 3, 5]);
-    // And to a store that commits before it is loaded.
+    // So must one that commits before it is loaded.
     fixture.reopen();
     fixture.commit(&[
         Write::Forget(LaneId(1), AttemptId(100)),
@@ -354,7 +354,7 @@ fn a_payload_outlives_its_job(fixture: &mut Fixture) {
     let payloads = [b"".to_vec(), b"x".to_vec(), large, vec![0, 255]];
     let submit = |(id, payload): (u64, &Vec<u8>)| Write::Job(job(id), payload.as_slice().into());
     fixture.commit(&(1..).zip(&payloads).map(submit).collect::<Vec<_>>());
-    // Something can become nothing.
+    // A payload can become empty.
     fixture.commit(&[Write::Payload(JobId(4), b"".as_slice().into())]);
     for _ in 0..2 {
         for (id, payload) in (1..).zip(&payloads[..3]) {
@@ -383,12 +383,12 @@ fn answers_come_in_the_order_asked_and_expire(fixture: &mut Fixture) {
         ]
     );
     assert_eq!(fixture.answers(&["a", "c"], 10), [None, Some(nothing("c", 20))]);
-    // The same question on another lane is another question.
+    // The same key on another lane has another answer.
     let elsewhere = Lookup { lane: "other".into(), ..lookup("b") };
     assert_eq!(fixture.store().answers(&[elsewhere], Time(9)).expect("answers"), [None]);
-    // What was just looked at is in memory when it is replaced.
+    // An answer that was just read is in the cache when it is replaced.
     assert_eq!(fixture.answers(&["a", "b"], 9).iter().flatten().count(), 2);
-    // A new answer counts, be it that there is nothing now, and be it for a shorter time.
+    // A new answer counts, also an empty one, and also one for a shorter time.
     fixture.commit(&[Write::Answer(found("a", "3", 30)), Write::Answer(nothing("b", 12))]);
     assert_eq!(
         fixture.answers(&["a", "b"], 11),
@@ -420,7 +420,7 @@ fn attempts(fixture: &mut Fixture) -> Vec<u64> {
     fixture.records().into_iter().map(number).collect()
 }
 
-/// So many finished jobs with this payload.
+/// Finished jobs with this payload.
 #[cfg(test)]
 pub(crate) fn finished_with(jobs: u64, at: Time, payload: &[u8]) -> Vec<Write> {
     let job = |id| {

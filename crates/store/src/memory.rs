@@ -47,7 +47,7 @@ struct Tables {
     rosters: BTreeMap<Arc<str>, RosterRecord>,
     notes: BTreeMap<Arc<str>, Blob>,
     events: BTreeMap<u64, Numbered>,
-    /// What may be forgotten, by its age.
+    /// Finished jobs and answers, by the moments from which on they may be forgotten.
     by_time: BTreeSet<(Time, JobId)>,
     by_expiry: BTreeSet<(Time, AnswerKey)>,
 }

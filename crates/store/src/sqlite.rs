@@ -41,14 +41,14 @@ pub struct Sqlite {
     state: State,
     mark: Mark,
     files: OpenFiles,
-    /// What the last commit was to outlive, and so how the connection syncs.
+    /// The level of the last commit, and so how the connection syncs.
     outlives: Outlives,
     index: Option<TableIndex>,
     buffer: Buffer,
     cache: AnswerCache,
 }
 
-/// Whether the store answers (B4).
+/// The state of the store: only a usable one answers (B4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Usable,
@@ -58,7 +58,7 @@ enum State {
     Gone,
 }
 
-/// What a commit outlives when it returns.
+/// The failure that a commit outlives when it returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outlives {
     /// The process: it is written.
@@ -87,7 +87,8 @@ impl Sqlite {
         Sqlite::locked(path, lock)
     }
 
-    /// Opens the store at `path` as it is, even if its log is missing: what that held is lost.
+    /// Opens the store at `path` as it is, even if its log is missing. The commits in the log are
+    /// lost.
     pub fn open_older(path: &Path) -> Result<Sqlite, StoreError> {
         let path = real(path);
         let lock = Lock::take(&path)?;
@@ -101,7 +102,8 @@ impl Sqlite {
         let failed =
             |error: io::Error| StoreError::Failed { path: path.clone(), source: error.into() };
         let files = OpenFiles::of(&path).map_err(failed)?;
-        // Not earlier: whoever fails to open a store takes its mark not out, and so leaves its log.
+        // Not earlier: an open that fails must leave the log, because it does not take the mark
+        // out.
         connection
             .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
             .map_err(fault)?;
@@ -135,7 +137,8 @@ impl Sqlite {
         }
     }
 
-    /// Before the first commit that only the log has, the file says that there is a log.
+    /// Sets the mark before the first commit, which is only in the log: from then on the file
+    /// itself says that there is a log.
     fn set_mark(&mut self) -> Result<(), StoreError> {
         if matches!(self.mark, Mark::InLog | Mark::InFile) {
             return Ok(());
@@ -150,12 +153,12 @@ impl Sqlite {
         StoreError::Failed { path: self.path.clone(), source: source.into() }
     }
 
-    /// Closing copies nothing from the log to the file, and deletes no log.
+    /// Makes the close copy nothing from the log to the file, and delete no log.
     fn leave_log(&self) {
         let _ = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
     }
 
-    /// Reads, with errors that name the file.
+    /// Reads with errors that name the file.
     fn read<T>(
         &self,
         ask: impl FnOnce(&Connection) -> rusqlite::Result<T>,
@@ -164,7 +167,7 @@ impl Sqlite {
         ask(&self.connection).map_err(|error| schema::explain(&self.path, error))
     }
 
-    /// One transaction: all that `fill` writes, or the end of this store.
+    /// Runs one transaction: it writes all that `fill` writes, or ends this store.
     fn write(
         &mut self,
         outlives: Outlives,
@@ -190,8 +193,8 @@ impl Sqlite {
             writer.finish()
         });
         if let Err(error) = done {
-            // After a failed sync nobody knows which pages are on disk: closing must not copy
-            // them from the log to the file, the next start will judge.
+            // After a failed sync it is unknown which pages are on disk. Closing must not copy them
+            // from the log to the file; the next start reads the log and judges.
             self.leave_log();
             return Err(schema::explain(&self.path, error));
         }
@@ -232,7 +235,7 @@ impl Sqlite {
         Ok(fresh.inspect(|answer| self.cache.keep(answer.clone())))
     }
 
-    /// The first few questions whose answers have expired.
+    /// The lanes and keys of the first few answers that have expired.
     fn expired(&self, now: Time) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
         let sql = "SELECT lane, key, ifnull(length(value), 0) FROM cache
                    WHERE expires_at >= 0 AND expires_at <= ? ORDER BY expires_at LIMIT ?";
@@ -251,8 +254,8 @@ impl Sqlite {
     }
 }
 
-/// A moment to compare stored ones with: those beyond SQLite's numbers are stored as negative ones,
-/// and never come.
+/// A moment in the form in which stored ones are compared. Moments beyond SQLite's numbers are
+/// stored as negative ones, and never come.
 fn moment(at: Time) -> i64 {
     i64::try_from(at.0).unwrap_or(i64::MAX)
 }
@@ -412,7 +415,7 @@ impl Store for Sqlite {
     }
 
     fn forget_events(&mut self, below: u64) -> Result<(), StoreError> {
-        // What a power cut brings back is forgotten again.
+        // Rows that a power cut brings back are forgotten again.
         self.write(Outlives::Process, |writer| writer.run(Sql::DropEvents, [below.cast_signed()]))
     }
 
@@ -432,7 +435,7 @@ impl Store for Sqlite {
         if old.jobs.is_empty() && questions.is_empty() {
             return Ok(0);
         }
-        // What a power cut brings back is forgotten again.
+        // Rows that a power cut brings back are forgotten again.
         self.write(Outlives::Process, |writer| {
             old.rows.iter().try_for_each(|&row| writer.run(Sql::DropLeaving, row))?;
             old.stays.into_iter().try_for_each(|row| writer.run(Sql::Leaving, row))?;
@@ -456,12 +459,12 @@ impl Drop for Sqlite {
     /// A clean close takes the mark out. Where that fails the log stays beside the file, as after a
     /// kill: a file with the mark and without a log would be refused.
     fn drop(&mut self) {
-        let ours = match self.files.check(&self.path) {
+        let own = match self.files.check(&self.path) {
             Ok(FilesCheck::InPlace | FilesCheck::LogGone) => self.state != State::Unknown,
             // The log at that path may be another store's.
             Ok(FilesCheck::Gone) | Err(_) => false,
         };
-        if !ours || self.mark.clear(&self.connection).is_err() {
+        if !own || self.mark.clear(&self.connection).is_err() {
             self.leave_log();
         }
     }
@@ -532,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn b1_only_what_need_not_outlive_the_machine_is_not_synced() {
+    fn b1_only_commits_that_a_power_cut_may_take_are_not_synced() {
         let directory = tempfile::tempdir().expect("a directory");
         let mut store = Sqlite::open(&directory.path().join("store.db")).expect("a new store");
         let level = |store: &Sqlite| {

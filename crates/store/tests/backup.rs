@@ -19,7 +19,7 @@ use story::{Contents, Story};
 
 const CHILD: &str = "PACELINE_TEST_STORE";
 
-/// A process that commits until it is killed, which it is when it is dropped.
+/// A process that commits until it is killed, at the latest when this is dropped.
 struct Busy {
     child: Child,
     acknowledged: Arc<AtomicUsize>,
@@ -90,7 +90,7 @@ fn copy(source: &Path, target: &Path) -> Result<Backup, BackupError> {
     backup(source, target, MissingLog::Refuse, |_| ControlFlow::Continue(()))
 }
 
-/// A store with so many batches, closed.
+/// A closed store with `batches` batches.
 fn closed(path: &Path, batches: usize) {
     let mut store = Sqlite::open(path).expect("a new store");
     for (stamp, writes) in story().take(batches) {
@@ -136,7 +136,7 @@ fn b1_copies_made_under_load_are_whole_and_hold_all_that_was_acknowledged() {
         let whole: String = connection.query_row(check, [], |row| row.get(0)).expect("a check");
         assert_eq!(whole, "ok");
     }
-    // The owner did not suffer.
+    // The owner goes on.
     busy.wait_for(busy.acknowledged() + 20);
 }
 
@@ -158,7 +158,7 @@ fn b1_a_copy_made_in_many_steps_is_the_store_as_it_was_at_the_first() {
     let made = backup(&path, &target, MissingLog::Refuse, |_| {
         steps += 1;
         commit();
-        // One that begins anew after each commit has no end.
+        // A copy that began anew after each commit would never end.
         if steps < 100 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
     assert!(made.expect("a copy").bytes > 16 << 20 && steps > 2, "{steps} steps are too few");
@@ -209,7 +209,7 @@ fn refusal(home: &Path, source: &str, target: &str) -> String {
 }
 
 #[test]
-fn what_cannot_be_copied_is_named_and_leaves_nothing_behind() {
+fn a_store_that_cannot_be_copied_is_named_and_nothing_is_left() {
     let (_alive, home) = directory();
     closed(&home.join("store.db"), 1);
     fs::write(home.join("taken.db"), b"mine").expect("a file");
@@ -223,9 +223,9 @@ fn what_cannot_be_copied_is_named_and_leaves_nothing_behind() {
     let exists = "`HOME/taken.db` exists: name a file that does not, or move it away";
     assert_eq!(refusal(&home, "store.db", "taken.db"), exists);
     assert_eq!(fs::read(home.join("taken.db")).expect("the file"), b"mine");
-    // What a deleted store left would be read as the log of the copy.
+    // The log of a deleted store would be read as the log of the copy.
     fs::write(home.join("gone.db-wal"), b"old").expect("a file");
-    let left = "`HOME/gone.db-wal` is what another store left behind: move it away, or choose \
+    let left = "`HOME/gone.db-wal` was left by another store: move it away, or choose \
                 another name for the copy";
     assert_eq!(refusal(&home, "store.db", "gone.db"), left);
     let missing = "no directory for `HOME/no/copy.db`: create it first";

@@ -90,7 +90,7 @@ fn a_store_of_a_newer_program_is_left_alone() {
 }
 
 #[test]
-fn a_row_that_nobody_wrote_is_damage_and_said_to_be() {
+fn a_row_that_no_version_wrote_is_reported_as_damage() {
     for (sql, what) in [
         ("UPDATE jobs SET spec = x'01ff'", "a job cannot be read"),
         ("UPDATE jobs SET spec = x'' WHERE id = 2", "a job cannot be read"),
@@ -137,7 +137,7 @@ const UNWRITABLE: &str =
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_directory_that_nobody_may_write_is_named() {
+fn a_directory_that_is_not_writable_is_named() {
     // Not even root creates files here.
     assert_eq!(refusal(Path::new("/sys/store.db")), UNWRITABLE);
     assert_eq!(refusal(Path::new("/sys")), UNWRITABLE);
@@ -215,7 +215,7 @@ fn a_second_process_is_told_who_owns_the_store() {
     }
     // The lock goes with its process, however that ends.
     child.kill().expect("it is alive");
-    child.wait().expect("it is ours");
+    child.wait().expect("it is a child of this process");
     Sqlite::open(&path).expect("free again");
 }
 

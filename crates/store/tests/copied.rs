@@ -16,7 +16,7 @@ fn log(path: &Path) -> PathBuf {
     path.with_file_name(format!("{name}-wal"))
 }
 
-/// A directory, and a store in it with so many batches that is still open.
+/// A directory, and an open store in it with this number of batches.
 fn open_store(batches: usize) -> (tempfile::TempDir, PathBuf, Sqlite) {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().canonicalize().expect("it is there").join("store.db");
@@ -36,7 +36,7 @@ fn copy(path: &Path) -> PathBuf {
     copy
 }
 
-/// Whether the file itself carries the mark, whatever its log says.
+/// Returns `true` if the file itself carries the mark, whatever its log holds.
 fn marked(path: &Path) -> bool {
     let alone = path.with_file_name("alone.db");
     fs::copy(path, &alone).expect("a copy");
@@ -113,9 +113,9 @@ fn a_store_that_is_only_read_is_not_written() {
     assert_eq!(fs::read(&path).expect("the file"), before);
 }
 
-/// What a process leaves that dies between two steps of opening or closing.
+/// The files of a process that dies between two steps of opening or closing.
 #[test]
-fn b1_whatever_instant_of_opening_or_closing_a_process_dies_at_the_store_opens() {
+fn b1_a_process_may_die_at_any_instant_of_opening_or_closing_and_the_store_opens() {
     let sql = |path: &Path, sql: &str| {
         let connection = Connection::open(path).expect("a database");
         let keep = rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
@@ -135,7 +135,7 @@ fn b1_whatever_instant_of_opening_or_closing_a_process_dies_at_the_store_opens()
         drop(store);
         sql(&path, &steps.concat());
         assert!(log(&path).exists(), "{steps:?}");
-        // Somebody may look before somebody writes, and look again.
+        // A reader may look before a process writes, and look again.
         for _ in 0..2 {
             let mut store = Sqlite::open(&path).expect("a store");
             assert_eq!(Contents::of(&mut store).batches(), 3, "{steps:?}");
@@ -183,12 +183,12 @@ struct Killed(Child);
 impl Drop for Killed {
     fn drop(&mut self) {
         self.0.kill().expect("it is alive");
-        self.0.wait().expect("it is ours");
+        self.0.wait().expect("it is a child of this process");
     }
 }
 
 #[test]
-fn b1_a_process_killed_while_it_opens_and_closes_locks_nobody_out() {
+fn b1_a_process_killed_while_it_opens_and_closes_leaves_no_lock() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("store.db");
     let mut acknowledged = 0;
@@ -207,7 +207,8 @@ fn b1_a_process_killed_while_it_opens_and_closes_locks_nobody_out() {
             let line = lines.next().expect("it goes on").expect("text");
             more -= u32::from(line.starts_with("acknowledged "));
         }
-        // A different moment each time: what follows an acknowledgement is a close and an open.
+        // A different moment each time: after an acknowledgement the process closes and opens the
+        // store.
         for spin in 0..round * 20_000 {
             std::hint::black_box(spin);
         }

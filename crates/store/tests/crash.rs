@@ -1,5 +1,5 @@
-//! Die at any moment, open again: every batch is there entirely or not at all, and whatever was
-//! acknowledged is there (B1).
+//! A process that dies at any moment, and one that opens its store: every batch is there entirely
+//! or not at all, and all acknowledged ones are there (B1).
 
 mod story;
 
@@ -34,7 +34,7 @@ fn write(store: &mut Sqlite, stamp: &Stamp, writes: &[Write]) {
     done.expect("a commit");
 }
 
-/// What a store holds that has these bytes as its file and its log.
+/// The contents of a store that has these bytes as its file and its log.
 fn reopened(file: &[u8], log_bytes: &[u8]) -> Contents {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("store.db");
@@ -42,7 +42,7 @@ fn reopened(file: &[u8], log_bytes: &[u8]) -> Contents {
     fs::write(log(&path), log_bytes).expect("a copy");
     let mut store = Sqlite::open(&path).expect("a store");
     let first = Contents::of(&mut store);
-    // What was found is what stays: opening settles it.
+    // Opening settles the contents: a second open finds the same.
     drop(store);
     let second = Contents::of(&mut Sqlite::open(&path).expect("a store"));
     assert_eq!(first, second);
@@ -72,11 +72,11 @@ fn b1_however_the_log_is_cut_a_batch_is_there_entirely_or_not_at_all() {
         let survivors = acknowledged.iter().rposition(|&size| size <= cut).unwrap_or(0);
         assert_eq!(reopened(&file, &log[..cut]), after[survivors], "cut at {cut}");
     }
-    // A disk may also have made room for what was never written, or have kept something older.
+    // A disk may also have allocated a page that was never written, or have kept an older one.
     for (batch, &cut) in acknowledged.iter().enumerate().skip(1).step_by(5) {
         for rest in [0x00, 0xAA] {
             let mut torn = log.clone();
-            // Its last byte alone may be what it is torn to.
+            // It may be torn down to its last byte.
             torn[cut - 64..].fill(rest);
             let lost_its_end = &after[batch - 1];
             assert_eq!(&reopened(&file, &torn), lost_its_end, "from {cut} on {rest}");
@@ -124,7 +124,7 @@ fn b1_a_killed_process_loses_nothing_that_it_acknowledged() {
             last = acknowledgement(&line).unwrap_or(last);
         }
         child.kill().expect("it is alive");
-        child.wait().expect("it is ours");
+        child.wait().expect("it is a child of this process");
         let heard = lines.map_while(Result::ok).filter_map(|line| acknowledgement(&line)).max();
         let found = Contents::of(&mut Sqlite::open(&path).expect("a store"));
         assert!(found.batches() >= heard.unwrap_or(last), "an acknowledged batch is lost");

@@ -1,4 +1,4 @@
-//! Work that comes again and what is kept under a name.
+//! Promises about services, rosters, notes and events.
 
 use paceline_core::{
     Happened, JobId, JobState, Now, Numbered, Record, RosterRecord, ServiceRecord, ServiceResult,

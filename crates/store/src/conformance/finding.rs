@@ -1,4 +1,4 @@
-//! Promises about finding jobs: by their keys when they are finished, and those that are not.
+//! Promises about finding jobs: finished ones by their keys, and unfinished ones.
 
 use std::sync::Arc;
 
@@ -46,8 +46,8 @@ pub(super) fn the_newest_finished_job_is_found_by_its_key(fixture: &mut Fixture)
     let keys: [&[u8]; 5] = [&long, b"a", b"never", b"", b"a"];
     assert_eq!(found(fixture, &keys), [Some(3), Some(1), None, Some(2), Some(1)]);
 
-    // In one batch, as the engine has it when a job is answered from the cache; and one that is
-    // not finished hides none that is.
+    // In one batch, as the engine writes it when a job is answered from the cache. An unfinished
+    // job hides no finished one.
     fixture.commit(&[vec![submit(5, b"a")], finish(5, b"a", 6).to_vec()].concat());
     fixture.commit(&[submit(6, b"a")]);
     assert_eq!(found(fixture, &[b"a"]), [Some(5)]);
@@ -78,7 +78,7 @@ pub(super) fn a_forgotten_job_is_not_found_by_its_key(fixture: &mut Fixture) {
     assert_eq!(found(fixture, &[&gone, &stays, b"again"]), [None, Some(old + 1), Some(jobs + 2)]);
     assert_eq!(prune(fixture, 901), jobs - old + 1);
     assert_eq!(found(fixture, &[&stays, b"again"]), [None, None]);
-    // The key is as good as new.
+    // The key can be used again.
     fixture
         .commit(&[vec![submit(jobs + 3, &gone)], finish(jobs + 3, &gone, 901).to_vec()].concat());
     assert_eq!(found(fixture, &[&gone]), [Some(jobs + 3)]);

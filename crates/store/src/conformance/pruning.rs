@@ -1,11 +1,11 @@
-//! What is old is forgotten in small steps, and nothing else is.
+//! Promises about forgetting: old jobs and answers go in small steps, and nothing else goes.
 
 use paceline_core::{JobId, Record, Time, Write};
 
 use super::{Fixture, found, job, report};
 use crate::PRUNE_STEP;
 
-pub(super) fn steps_are_small_and_take_only_what_is_old(fixture: &mut Fixture) {
+pub(super) fn steps_are_small_and_take_only_old_jobs_and_answers(fixture: &mut Fixture) {
     let jobs = 2 * PRUNE_STEP as u64 + 10;
     let mut writes =
         vec![Write::Answer(found("old", "1", 10)), Write::Answer(found("new", "2", 99))];
@@ -21,7 +21,7 @@ pub(super) fn steps_are_small_and_take_only_what_is_old(fixture: &mut Fixture) {
         steps.push(fixture.store().prune(Time(50), Time(10)).expect("a step"));
     }
     assert_eq!(steps, [1 + PRUNE_STEP, 5, 0]);
-    // Gone from memory as well: even an earlier moment does not bring it back.
+    // It is gone from the cache as well: even an earlier moment does not bring it back.
     assert_eq!(fixture.answers(&["old", "new"], 9), [None, Some(found("new", "2", 99))]);
     assert_eq!(fixture.listed(0, 3), [1, 3, 5]);
     assert_eq!(fixture.job(2), None);
@@ -29,7 +29,7 @@ pub(super) fn steps_are_small_and_take_only_what_is_old(fixture: &mut Fixture) {
     assert_eq!(fixture.records(), [Record::Job(job(jobs + 1))]);
 }
 
-pub(super) fn what_is_old_is_found_whatever_stands_before_it(fixture: &mut Fixture) {
+pub(super) fn old_jobs_are_found_whatever_stands_before_them(fixture: &mut Fixture) {
     // Many that were submitted early and finished late, then one that finished first.
     let last = 3 * PRUNE_STEP as u64;
     let mut writes = Vec::new();
@@ -40,7 +40,7 @@ pub(super) fn what_is_old_is_found_whatever_stands_before_it(fixture: &mut Fixtu
         writes.push(Write::Answer(found(&format!("{id:06}"), "1", at)));
     }
     fixture.commit(&writes);
-    // A newer answer to the same question has its own time.
+    // A newer answer for the same key has its own time.
     fixture
         .commit(&[Write::Answer(found("000001", "1", 5)), Write::Answer(found("000001", "1", 60))]);
     assert_eq!(fixture.store().prune(Time(50), Time(10)).expect("a step"), 2);
@@ -49,7 +49,7 @@ pub(super) fn what_is_old_is_found_whatever_stands_before_it(fixture: &mut Fixtu
     assert_eq!(fixture.answers(&["000001"], 55), [Some(found("000001", "1", 60))]);
 }
 
-pub(super) fn what_many_commits_finished_is_old_after_a_restart_too(fixture: &mut Fixture) {
+pub(super) fn jobs_of_many_commits_are_old_after_a_restart_too(fixture: &mut Fixture) {
     // Commits that finish one job, several, and more than are remembered at once.
     let sizes = [1, 3, 1, 1_200, 1, 90, 400, 700, 1];
     let jobs = (1..=sizes.iter().sum()).map(|id| Write::Job(job(id), b"x".as_slice().into()));

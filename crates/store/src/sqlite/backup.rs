@@ -1,4 +1,4 @@
-//! A copy of a store as it is at one moment, made while a process works on it.
+//! Backups: a copy of a store as it is at one moment, made while a process works on it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -14,7 +14,7 @@ use super::lock::{self, Lock};
 use super::{load, mark, real, schema};
 use crate::{Source, StoreError};
 
-/// Pages that are copied between two looks at whether to go on: 8 MiB.
+/// Pages that are copied between two reports of the progress: 8 MiB.
 const PAGES_AT_ONCE: i32 = 2_048;
 
 /// The version of the store's form from which on it has a mark.
@@ -25,11 +25,11 @@ const MARKED_SINCE: u32 = 5;
 pub struct Backup {
     /// Its file.
     pub path: PathBuf,
-    /// How large that is.
+    /// The size of the file.
     pub bytes: u64,
-    /// Jobs in it that are not finished.
+    /// Unfinished jobs in it.
     pub unfinished: u64,
-    /// Jobs in it that are.
+    /// Finished jobs in it.
     pub finished: u64,
 }
 
@@ -51,32 +51,30 @@ pub enum MissingLog {
     Accept,
 }
 
-/// Why there is no copy.
+/// A backup that was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// Nothing to copy.
+    /// There is no store to copy.
     #[error("no store at `{0}`: name one that exists")]
     NoStore(PathBuf),
-    /// Nothing is written over.
+    /// The target exists. A backup overwrites nothing.
     #[error("`{0}` exists: name a file that does not, or move it away")]
     Exists(PathBuf),
-    /// It would be taken for the log of the copy.
-    #[error(
-        "`{0}` is what another store left behind: move it away, or choose another name for the copy"
-    )]
+    /// A log of another store would be taken for the log of the copy.
+    #[error("`{0}` was left by another store: move it away, or choose another name for the copy")]
     LeftBehind(PathBuf),
-    /// The file cannot be made.
+    /// The file cannot be written.
     #[error("cannot write the copy `{path}`: choose another place")]
     Target {
-        /// Where it was to be.
+        /// The target.
         path: PathBuf,
-        /// What the system said.
+        /// The cause.
         source: Source,
     },
-    /// It was not to go on.
+    /// The caller stopped it.
     #[error("stopped: no copy was made")]
     Stopped,
-    /// The store, or the disk of the copy.
+    /// The store or the disk of the copy failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -85,7 +83,7 @@ pub enum BackupError {
 /// acknowledged before is in it. A process may work on the store meanwhile; its log grows until the
 /// copy is made. The copy is durable, whole and closed, or there is none.
 ///
-/// `tell` hears how far it is, and says whether to go on.
+/// `tell` is called with the progress and says whether to go on.
 pub fn backup(
     source: &Path,
     target: &Path,
@@ -108,8 +106,8 @@ pub fn backup(
     Ok(Backup { path: target.into(), bytes, unfinished, finished })
 }
 
-/// Refuses a name that is taken, or that a log of another store stands beside: whoever opened the
-/// copy would take that for its own.
+/// Refuses a name that is taken, or beside which a log of another store stands: SQLite would take
+/// that for the log of the copy.
 fn free(target: &Path) -> Result<(), BackupError> {
     if target.symlink_metadata().is_ok() {
         return Err(BackupError::Exists(target.into()));
@@ -139,7 +137,7 @@ impl Original {
             .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
             .map_err(fault)?;
         let mut original = Original { connection, path: path.into(), version: 0 };
-        // What is read in one transaction is one state, whatever is committed meanwhile.
+        // One transaction reads one state, whatever is committed meanwhile.
         original.connection.execute_batch("BEGIN").map_err(fault)?;
         original.version = schema::version(path, &original.connection)?;
         match original.version {
@@ -148,7 +146,7 @@ impl Original {
         }
     }
 
-    /// Whether no process has the store, nor gets it before the lock is let go.
+    /// Finds out whether any process has the store. Where none has, the returned lock keeps it so.
     fn at_rest(&self) -> AtRest {
         if !lock::beside(&self.path).exists() {
             return AtRest::NeverOwned;
@@ -213,7 +211,7 @@ impl Partial {
         schema::explain(&self.target, error)
     }
 
-    /// Gives it its name, durably, and says how large it is.
+    /// Gives it its name, durably. Returns its size.
     fn publish(&self, target: &Path) -> Result<u64, BackupError> {
         let wrong = |source| refusal(target, source);
         let file = File::open(&self.path).map_err(wrong)?;

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// The first byte of every blob. Rows are read for ever: a type that changes gets the next number
 /// and a copy of what it was under this one.
 const FORM: u8 = 1;
-/// Of lanes, calls and terms, which have changed once.
+/// The form of lanes, calls and terms, which have changed once.
 const SECOND_FORM: u8 = 2;
 
 /// Encodes one value at a time without allocating for each.
@@ -148,7 +148,7 @@ struct FirstLane {
 
 impl From<FirstLane> for LaneRecord {
     fn from(lane: FirstLane) -> LaneRecord {
-        // What the gap was before it was doubled stood in the configuration: a second is assumed.
+        // The gap before it was doubled stood in the configuration only: a second is assumed.
         let second = Span::secs(1);
         let gap = lane.slowed.checked_sub(1).map(|times| second.times(1 << times.min(4)));
         let slow = gap.map(|gap| SlowRecord { gap, ground: Span::millis(10), refused: None });
@@ -256,7 +256,7 @@ impl From<CallForm<Arc<str>, Outcome>> for CallReport {
 pub(super) struct Specs(HashMap<Box<[u8]>, Arc<JobSpec>>);
 
 impl Specs {
-    /// Beyond so many different specs sharing is not worth its memory.
+    /// Beyond this number of different specs sharing is not worth its memory.
     const MOST: usize = 4_096;
 
     pub(super) fn read(&mut self, bytes: &[u8]) -> Result<Arc<JobSpec>, Unreadable> {

@@ -36,9 +36,9 @@ fn has_key(row: &Row<'_>, key: &Blob) -> rusqlite::Result<bool> {
     Ok(load::spec(row, 3)?.key.as_ref() == Some(key))
 }
 
-/// What stands in the file for a key: `SipHash-2-4` of its bytes, with a key of sixteen zeros.
-/// It is part of the file's form and never changes. That hash, because with a simpler one whoever
-/// chooses the keys could choose a million of them with the same hash.
+/// The hash of a key in the file: `SipHash-2-4` of its bytes, with a key of sixteen zeros. It is
+/// part of the file's form and never changes. With a simpler hash a caller could choose a million
+/// keys that collide.
 pub(super) fn hash(key: &[u8]) -> i64 {
     let mut state = Sip([
         0x736f_6d65_7073_6575,
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_version_1_is_brought_up_and_finds_what_finishes_from_then_on() {
+    fn a_file_of_version_1_is_brought_up_and_finds_jobs_that_finish_later() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("store.db");
         let mut store = Sqlite::open(&path).expect("a new store");

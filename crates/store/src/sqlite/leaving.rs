@@ -15,7 +15,8 @@ use crate::PRUNE_STEP;
 /// Jobs of one row: it fits on its page.
 const JOBS_PER_ROW: usize = 100;
 const NUMBER: usize = size_of::<u64>();
-/// A step goes on to the next job while it has forgotten less than this: a large one takes its time.
+/// A step goes on to the next job while it has forgotten less than this: a large one takes its
+/// time.
 pub(super) const STEP_BYTES: u64 = 2 << 20;
 /// Beyond these the newest become rows: they fit on the page of the stamp.
 const MOST_JOBS: usize = 1_000;
@@ -28,7 +29,7 @@ pub(super) struct Leaving {
     jobs: usize,
 }
 
-/// A moment, its first job, and how far it is from each job to the next.
+/// A moment, its first job, and the differences from each job to the next.
 type Stored = Vec<(u64, u64, Vec<i64>)>;
 
 impl Leaving {
@@ -92,7 +93,7 @@ pub(super) struct Old {
     pub(super) rows: Vec<(i64, i64)>,
     /// The jobs, each with the hash of its key.
     pub(super) jobs: Vec<(i64, Option<i64>)>,
-    /// What stays of the last of the rows, when all its jobs were too much at once.
+    /// The rest of the last row, if not all its jobs fit into this step.
     pub(super) stays: Option<(i64, i64, Option<Vec<u8>>)>,
 }
 
@@ -136,7 +137,8 @@ fn others(jobs: &[i64]) -> Option<Vec<u8>> {
     Some(bytes).filter(|bytes| !bytes.is_empty())
 }
 
-/// The hash of a job's key, and how many bytes go with the job, most of them unread.
+/// The hash of a job's key, and the number of bytes that go with the job. Most of them are not
+/// read.
 fn looked_at(connection: &Connection, job: i64) -> rusqlite::Result<(Option<i64>, u64)> {
     let sql = "SELECT spec, length(spec) + length(terms) + length(report)
                + ifnull((SELECT length(payload) FROM payloads WHERE job = id), 0)
@@ -151,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_beside_the_stamp_is_read_as_it_was() {
+    fn jobs_beside_the_stamp_are_read_as_they_were_written() {
         let mut leaving = Leaving::default();
         for (job, at) in [(7, 10), (3, 10), (u64::MAX, 10), (4, u64::MAX), (5, 9)] {
             leaving.add(JobId(job), Time(at));

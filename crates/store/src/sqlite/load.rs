@@ -126,7 +126,7 @@ pub(super) fn stored_job(row: &Row<'_>) -> rusqlite::Result<StoredJob> {
     Ok(StoredJob { record, report })
 }
 
-/// What never changes of a job.
+/// The part of a job that never changes.
 pub(super) fn spec(row: &Row<'_>, column: usize) -> rusqlite::Result<JobSpec> {
     body("job", row, column)
 }
@@ -177,7 +177,8 @@ fn body<T: serde::de::DeserializeOwned>(
     readable(column, read(what, bytes(row, column)?))
 }
 
-/// What is no blob was not written by us: no bytes, then, and nothing can be read from them.
+/// The bytes of a blob. Any other value was not written by this program: it has no bytes, and
+/// reading them fails.
 fn bytes<'r>(row: &'r Row<'_>, column: usize) -> rusqlite::Result<&'r [u8]> {
     Ok(row.get_ref(column)?.as_blob().unwrap_or_default())
 }

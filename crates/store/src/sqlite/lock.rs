@@ -7,19 +7,21 @@ use std::time::Duration;
 
 use crate::StoreError;
 
-/// A process that starts another shares its locks with it for a moment: one that was just let go
-/// here may still be held there. So a lock that names ourselves is asked for again, for 200 ms.
+/// A process that starts another shares its locks with it for a moment: a lock that this process
+/// has just released may still be held by its child. So a lock that names this process is tried
+/// again, for 200 ms.
 const OWN_TRIES: u32 = 40;
 const OWN_WAIT: Duration = Duration::from_millis(5);
 
-/// Held as long as the store is open; the system takes it back from a process that dies.
+/// The lock of a store, held as long as the store is open. The system releases it when the process
+/// dies.
 #[derive(Debug)]
 pub(super) struct Lock {
     _file: File,
 }
 
 impl Lock {
-    /// Takes the lock of the store at `path`, or says who has it.
+    /// Takes the lock of the store at `path`, or returns an error that names its owner.
     ///
     /// The lock file stays when the lock goes: deleting it would let two processes lock two
     /// different files of the same name.
@@ -93,10 +95,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_that_a_child_of_ours_still_shares_is_waited_for() {
+    fn a_lock_that_a_child_of_this_process_still_shares_is_waited_for() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("store.db");
-        let lock = Lock::take(&path).expect("nobody has it");
+        let lock = Lock::take(&path).expect("it is free");
         // The same lock in a second descriptor, as a fork makes it.
         let Lock { _file: file } = lock;
         let shared = file.try_clone().expect("a descriptor");

@@ -17,14 +17,14 @@ use super::Outlives;
 use super::schema::{self, APPLICATION_ID};
 use crate::StoreError;
 
-/// Where the mark of a store that this process has open is.
+/// The place of the mark of a store that this process has open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     /// Nowhere: the file is all there is.
     Absent,
     /// Set by a process before this one, in the log at least.
     Inherited,
-    /// In the log: somebody who reads the file keeps it from being moved there.
+    /// In the log: a reader of the file keeps it from being moved there.
     InLog,
     /// In the file.
     InFile,
@@ -93,7 +93,8 @@ pub(super) fn companion(path: &Path, end: &str) -> PathBuf {
     name.into()
 }
 
-/// Whether the file alone carries the mark. What is no store carries none: opening it will tell.
+/// Returns `true` if the file alone carries the mark. A file that is no store carries none: opening
+/// it tells.
 fn is_marked(path: &Path) -> bool {
     let look = || -> rusqlite::Result<bool> {
         let connection = alone(path)?;

@@ -1,4 +1,5 @@
-//! The file: how it is opened, whose it is, and how its tables came to be.
+//! The file: how it is opened, how it is told from other programs' files, and its tables, version
+//! by version.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -11,17 +12,17 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::Outlives;
 use crate::StoreError;
 
-/// Says that a SQLite file is ours: `Pace` in ASCII.
+/// Marks a SQLite file as a Paceline store: `Pace` in ASCII.
 pub(super) const APPLICATION_ID: i32 = 0x5061_6365;
 
 /// Before this one a commit could be lost while a checkpoint restarted the log.
 const OLDEST_SQLITE: (i32, &str) = (3_051_003, "3.51.3");
 
-/// How long a lock is waited for that a reader of the same file has for a moment.
+/// How long to wait for a lock that a reader of the same file holds for a moment.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How a file of each version becomes one of the next; the first makes a new file.
-/// A step that was ever released never changes.
+/// The steps from each version of the file to the next; the first one makes a new file. A released
+/// step never changes.
 const STEPS: [&str; 7] = [
     // An unfinished job is in `jobs`, so that a start reads those and no others. Its payload lies
     // apart: it is neither read at the start nor copied at the end. An attempt is found by its
@@ -83,9 +84,9 @@ const STEPS: [&str; 7] = [
     "
     CREATE TABLE opened (id INTEGER PRIMARY KEY CHECK (id = 1));
     ",
-    // What may be forgotten is found by its age: jobs do not finish in the order of their numbers.
-    // A row names the jobs that finished at one moment, so that a commit pays for one and not for
-    // each of its jobs (see `leaving.rs`).
+    // Old jobs and answers are found by their age: jobs do not finish in the order of their
+    // numbers. A row names the jobs that finished at one moment, so that a commit pays for one and
+    // not for each of its jobs (see `leaving.rs`).
     "
     CREATE TABLE leaving (
         finished_at INTEGER NOT NULL, first INTEGER NOT NULL, others BLOB,
@@ -103,8 +104,8 @@ const STEPS: [&str; 7] = [
 /// The version of the files that this program writes.
 const VERSION: u32 = STEPS.len() as u32;
 
-/// Opens the file at `path`, new or ours, and brings it up to this version. Closed as it is, the
-/// connection leaves the log where it is.
+/// Opens the file at `path`, a new one or a store, and brings it up to this version. Closed as it
+/// is, the connection leaves the log where it is.
 pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
     if rusqlite::version_number() < OLDEST_SQLITE.0 {
         return Err(StoreError::OldSqlite { found: rusqlite::version(), oldest: OLDEST_SQLITE.1 });
@@ -115,11 +116,11 @@ pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
     let fault = |error| explain(path, error);
     // Payloads may hold secrets: a new file is for its owner alone, and so is the log beside it.
     let new = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    // Whatever is wrong with it, SQLite will say.
+    // If it failed, opening the file fails as well, with SQLite's error.
     drop(new);
     let mut connection = Connection::open_with_flags(path, flags).map_err(fault)?;
-    // Somebody else's file must stay as it is, so nothing is written before this is known, nor
-    // is the log that its owner may have left tidied up on the way out.
+    // Another program's file must stay as it is. So nothing is written before the version is known,
+    // and a log that its owner may have left is not tidied up on the way out.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(fault)?;
     let found = version(path, &connection)?;
     connection.busy_timeout(PATIENCE).map_err(fault)?;
@@ -161,8 +162,8 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "temp_store", "MEMORY")
 }
 
-/// How the commits from here on are synced. Whatever the last one was, the log is one file: a
-/// sync takes along all that was written to it before, and checkpoints sync either way.
+/// Sets how the commits from here on are synced. The log is one file, so a sync takes along all
+/// that was written to it before, and checkpoints sync either way.
 pub(super) fn sync_commits(connection: &Connection, outlives: Outlives) -> rusqlite::Result<()> {
     let level = match outlives {
         Outlives::Process => "NORMAL",
@@ -183,13 +184,13 @@ fn migrate(connection: &mut Connection, found: u32) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// What SQLite said, in words that help.
+/// SQLite's error as one that names the file and says what to do.
 pub(super) fn explain(path: &Path, error: rusqlite::Error) -> StoreError {
     let path = path.to_path_buf();
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => StoreError::NotAStore { path },
         Some(ErrorCode::DiskFull) => StoreError::Full { path },
-        // Without a code it is no trouble with the disk: a row is not what was written.
+        // An error without a code is no failure of the disk: a row could not be read.
         Some(ErrorCode::DatabaseCorrupt) | None => {
             StoreError::Damaged { path, what: error.to_string() }
         }

@@ -92,7 +92,7 @@ impl<'c> Statements<'c> {
         Statements { connection, ready: [const { None }; SQL.len()] }
     }
 
-    /// Runs a statement; the answer is how many rows it changed.
+    /// Runs a statement. Returns the number of rows that it changed.
     pub(super) fn run(&mut self, sql: Sql, values: impl Params) -> rusqlite::Result<usize> {
         let place = sql as usize;
         let statement = match &mut self.ready[place] {

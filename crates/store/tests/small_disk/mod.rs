@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// A small disk of its own. Tests that need one are ignored unless asked for: `./test` asks, as
-/// root or as one who looks like root to the mounts of a namespace of its own.
+/// root or in a namespace in which the user is root.
 pub(crate) struct Disk(tempfile::TempDir);
 
 impl Disk {
@@ -35,7 +35,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // An engine may still be closing its files; lazily gone is gone all the same.
+        // An engine may still be closing its files, so the disk is unmounted lazily.
         let _ = Command::new("umount").arg("-l").arg(self.path()).stderr(Stdio::null()).status();
     }
 }

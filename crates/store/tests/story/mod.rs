@@ -166,7 +166,7 @@ impl Story {
     }
 }
 
-/// Every third job has a key, and few are different.
+/// Every third job has a key, and few keys are different.
 fn key_of(job: u64) -> Option<Blob> {
     job.is_multiple_of(3).then(|| key(job % KEYS))
 }
@@ -179,7 +179,7 @@ fn question(n: u64) -> Lookup {
     Lookup { lane: "arxiv".into(), key: n.to_le_bytes().as_slice().into() }
 }
 
-/// All that a store holds.
+/// The whole contents of a store.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Contents {
     pub(crate) stamp: Option<Stamp>,
@@ -207,12 +207,12 @@ impl Contents {
         Contents { stamp, records, jobs, unfinished, finished, payloads, answers }
     }
 
-    /// How many batches that is.
+    /// The number of batches that made it.
     pub(crate) fn batches(&self) -> usize {
         self.stamp.map_or(0, |stamp| stamp.time.0 as usize)
     }
 
-    /// What a store holds that is never in doubt, after none, one, two ... of `batches`.
+    /// The contents of a store without failures, after none, one, two ... of `batches`.
     pub(crate) fn after_each(batches: &[(Stamp, Vec<Write>)]) -> Vec<Contents> {
         let mut memory = Memory::default();
         let mut after = vec![Contents::of(&mut memory)];

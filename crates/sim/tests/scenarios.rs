@@ -20,5 +20,7 @@ mod same_work;
 mod services;
 #[path = "scenarios/shared.rs"]
 mod shared;
+#[path = "scenarios/together.rs"]
+mod together;
 #[path = "scenarios/waiting.rs"]
 mod waiting;

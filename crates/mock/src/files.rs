@@ -4,13 +4,13 @@
 //! with [`Files::start`], add content with [`Files::put`], and faults with [`Files::on`].
 //!
 //! ```
-//! use paceline_mock::files::{Fault, File, Files, Response};
+//! use paceline_mock::files::{Ending, Fault, File, Files, Response};
 //!
 //! let server = Files::start();
 //! server.put("/a", File::of("hello").etag("\"v1\""));
-//! // The first request for `/a` gets 503, the second breaks off after two bytes, the third
-//! succeeds. server.on("/a", Fault::Respond(Response::status(503)).first(1));
-//! server.on("/a", Fault::Cut(2, paceline_mock::files::Ending::Reset).first(1));
+//! // First 503, then a response that breaks off after two bytes, then the whole file.
+//! server.on("/a", Fault::Respond(Response::status(503)).first(1));
+//! server.on("/a", Fault::Cut(2, Ending::Reset).first(1));
 //! ```
 
 mod connection;

@@ -146,7 +146,7 @@ fn live(seed: u64, lines: bool) -> RunResult {
     run_to_idle(&mut world);
     let lasted = world.now().since(WORLD_START);
     RunResult {
-        violations: std::mem::take(&mut world.book.violations),
+        violations: std::mem::take(&mut world.checker.violations),
         fingerprint: world.trace.fingerprint(),
         trace: world.trace.lines().to_string(),
         counts: world.counts,
@@ -173,7 +173,7 @@ fn run_to_idle(world: &mut World) {
     world.act_at(world.now(), Act::Heal);
     let end = world.now() + MOST_TIME_TO_IDLE;
     let mut pause = Span::secs(10);
-    while world.now() < end && world.book.violations.is_empty() {
+    while world.now() < end && world.checker.violations.is_empty() {
         world.run_until(world.now() + pause);
         if world.is_idle() {
             break;
@@ -181,43 +181,47 @@ fn run_to_idle(world: &mut World) {
         pause = Span(pause.0 * 2).min(Span::hours(1));
     }
     let at = world.now();
-    if world.is_up() && !world.is_idle() && world.book.violations.is_empty() {
+    if world.is_up() && !world.is_idle() && world.checker.violations.is_empty() {
         let now = world.clock.reading().now;
         let core = world.machine().map(paceline::turn::Machine::core);
-        let stuck = world.book.some_unfinished(0);
+        let stuck = world.checker.some_unfinished(0);
         let why = core.zip(stuck).and_then(|(core, job)| core.why_job(job, now));
         let words = format!("not everything ended after the faults stopped: {stuck:?} {why:?}");
-        world.book.violation("B3", at, words);
+        world.checker.violation("B3", at, words);
     }
-    if world.book.violations.is_empty() {
-        world.book.world_ends(at);
+    if world.checker.violations.is_empty() {
+        world.checker.world_ends(at);
     }
     let unfinished = world.machine().map_or(0, |machine| machine.core().unfinished());
-    if unfinished > 0 && world.book.violations.is_empty() {
-        world.book.violation("J1", at, format!("{unfinished} jobs are left in memory"));
+    if unfinished > 0 && world.checker.violations.is_empty() {
+        world.checker.violation("J1", at, format!("{unfinished} jobs are left in memory"));
     }
-    if world.book.violations.is_empty() {
+    if world.checker.violations.is_empty() {
         check_store(world, at);
     }
 }
 
 /// Checks that every job of which a caller was told is in the store, with its one report (B1).
 fn check_store(world: &mut World, at: Time) {
-    let jobs: Vec<_> = world.book.finished_jobs().chain(world.book.answered_jobs()).collect();
-    let (keys, newest) = world.book.finished_keys();
+    let jobs: Vec<_> = world.checker.finished_jobs().chain(world.checker.answered_jobs()).collect();
+    let (keys, newest) = world.checker.finished_keys();
     let Some(mut store) = world.close() else { return };
     let found = store.finished(&keys).expect("the simulated disk can be read");
     for (stored, job) in found.iter().zip(newest) {
         let found = stored.as_ref().map(|stored| stored.record.id);
         if found != Some(job) {
             let words = format!("the newest job with its key is {job}, found was {found:?}");
-            world.book.violation("D1", at, words);
+            world.checker.violation("D1", at, words);
         }
     }
     for job in jobs {
         let stored = store.job(job).expect("the simulated disk can be read");
         if stored.is_none_or(|stored| stored.report.is_none()) {
-            world.book.violation("B1", at, format!("job {job} is lost: the store has no report"));
+            world.checker.violation(
+                "B1",
+                at,
+                format!("job {job} is lost: the store has no report"),
+            );
         }
     }
 }

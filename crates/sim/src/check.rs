@@ -33,8 +33,8 @@ use paceline_core::{
 };
 
 pub(crate) use admitted::Answered;
-use jobs::JobBook;
-use lanes::{GroupBook, LaneBook};
+use jobs::JobModel;
+use lanes::{GroupModel, LaneModel};
 use services::Runs;
 
 /// A broken rule.
@@ -94,13 +94,13 @@ const PROMPT: Span = Span::millis(1);
 
 /// The record of all reservations, jobs and requests.
 #[derive(Debug)]
-pub(crate) struct Book {
+pub(crate) struct Checker {
     setup: Setup,
     pub(crate) violations: Vec<Violation>,
-    lanes: BTreeMap<Arc<str>, LaneBook>,
+    lanes: BTreeMap<Arc<str>, LaneModel>,
     lane_ids: BTreeMap<LaneId, Arc<str>>,
-    groups: BTreeMap<String, GroupBook>,
-    jobs: BTreeMap<JobId, JobBook>,
+    groups: BTreeMap<String, GroupModel>,
+    jobs: BTreeMap<JobId, JobModel>,
     /// Unfinished jobs by key.
     keys: BTreeMap<Blob, JobId>,
     finished: BTreeSet<JobId>,
@@ -132,9 +132,9 @@ pub(crate) struct Book {
     halted: bool,
 }
 
-impl Book {
-    pub(crate) fn new(setup: &Setup) -> Book {
-        Book {
+impl Checker {
+    pub(crate) fn new(setup: &Setup) -> Checker {
+        Checker {
             setup: setup.clone(),
             violations: Vec::new(),
             lanes: BTreeMap::new(),
@@ -183,7 +183,7 @@ impl Book {
         self.must_wake = Some(now.time);
         self.busy_until = now.time;
         let open = self.lanes.values().flat_map(|lane| lane.attempts.iter().filter(|t| !t.ended));
-        let open = open.map(|known| known.id).filter(|attempt| self.goes_on(*attempt));
+        let open = open.map(|attempt| attempt.id).filter(|attempt| self.goes_on(*attempt));
         let goes_on: Vec<AttemptId> = open.collect();
         for lane in self.lanes.values_mut() {
             lane.process_died(&goes_on, now.time);
@@ -220,7 +220,7 @@ impl Book {
             }
         }
         self.now = now;
-        self.lanes.values_mut().for_each(LaneBook::has_started);
+        self.lanes.values_mut().for_each(LaneModel::has_started);
         self.started.clear();
         self.cancelled.clear();
         self.runs.asked.clear();
@@ -336,8 +336,8 @@ impl Book {
 
     pub(crate) fn priority_of(&self, attempt: AttemptId) -> Priority {
         let lane = self.attempts.get(&attempt).and_then(|lane| self.lanes.get(lane));
-        let known = lane.and_then(|lane| lane.find(attempt));
-        known.map_or(Priority::Background, |known| known.priority)
+        let found = lane.and_then(|lane| lane.find(attempt));
+        found.map_or(Priority::Background, |found| found.priority)
     }
 
     /// The world ends: a job that is left is lost or stuck.

@@ -392,7 +392,7 @@ impl World {
     pub fn run_for(&mut self, text: &str) -> String {
         self.up();
         self.run_until(self.now() + span(text));
-        let broken = self.book.violations.iter().map(ToString::to_string);
+        let broken = self.checker.violations.iter().map(ToString::to_string);
         let broken: Vec<String> = broken.collect();
         assert!(broken.is_empty(), "{}\n{}", broken.join("\n"), self.trace.lines());
         self.trace.lines().to_string()

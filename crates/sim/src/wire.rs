@@ -123,11 +123,11 @@ impl World {
         let (timeout, tell) = (request.timeout, request.tell_start);
         self.end_leftovers(attempt);
         let travels = self.travel_time(attempt);
-        self.book.arrives(attempt, now, now + travels);
-        let priority = self.book.priority_of(attempt);
+        self.checker.arrives(attempt, now, now + travels);
+        let priority = self.checker.priority_of(attempt);
         self.trace.note(now, format_args!("start #{} {lane} {priority}", call.job));
         let mut response = self.response(call, &lane);
-        if self.book.service_of(attempt).is_some()
+        if self.checker.service_of(attempt).is_some()
             && matches!(response.told.verdict, Verdict::Moved { .. })
         {
             response.told.verdict = Verdict::Empty;
@@ -135,12 +135,12 @@ impl World {
         // An attempt that outlives its process is not repeated or moved: it ends with its verdict.
         let again =
             |verdict: &Verdict| matches!(verdict, Verdict::Moved { .. } | Verdict::NotProcessed);
-        if again(&response.told.verdict) && self.book.goes_on(attempt) {
+        if again(&response.told.verdict) && self.checker.goes_on(attempt) {
             response.told.verdict = Verdict::Empty;
         }
         // The holder of a permit makes its own request, once.
         if let Verdict::Throttled { again, .. } = &mut response.told.verdict
-            && self.book.goes_on(attempt)
+            && self.checker.goes_on(attempt)
         {
             *again = false;
         }
@@ -160,10 +160,10 @@ impl World {
 
     /// The worker of a service ends the leftovers of an earlier run before it starts another (S3).
     fn end_leftovers(&mut self, attempt: AttemptId) {
-        let Some(service) = self.book.service_of(attempt) else { return };
+        let Some(service) = self.checker.service_of(attempt) else { return };
         let left_over = |(id, request): (&AttemptId, &Request)| {
             let given_up = request.told || request.aborted;
-            (given_up && self.book.service_of(*id).as_ref() == Some(&service)).then_some(*id)
+            (given_up && self.checker.service_of(*id).as_ref() == Some(&service)).then_some(*id)
         };
         let left_over: Vec<AttemptId> = self.wire.iter().filter_map(left_over).collect();
         for id in left_over {
@@ -174,7 +174,7 @@ impl World {
     /// The transit time of a request: at most the slack of its lane. In a scenario every other
     /// request takes the full slack, and the others take none.
     fn travel_time(&mut self, attempt: AttemptId) -> Span {
-        match self.book.longest_way(attempt) {
+        match self.checker.longest_way(attempt) {
             Span::ZERO => Span::ZERO,
             longest if self.conditions.steady => longest.times(attempt.0 % 2),
             longest => Span(self.rng.range(0, longest.0)),
@@ -202,7 +202,7 @@ impl World {
             }
         }
         if let Some(behaviour) = self.behaviours.get(lane) {
-            let lanes = self.book.lane_names();
+            let lanes = self.checker.lane_names();
             let elsewhere = self.rng.pick(&lanes).clone();
             return behaviour.response(&mut self.rng, &elsewhere);
         }
@@ -244,7 +244,7 @@ impl World {
         request.answered = true;
         let (sent_at, job, lane) = (request.sent_at, request.call.job, request.lane.clone());
         self.counts.answered += 1;
-        self.book.left_the_wire(attempt, now);
+        self.checker.left_the_wire(attempt, now);
         self.trace.note(now, format_args!("answered #{job} {lane}"));
         // The report includes the start, except when that is delayed.
         let told = self.conditions.steady || !self.rng.one_in(4);
@@ -319,7 +319,7 @@ impl World {
     pub(crate) fn end(&mut self, attempt: AttemptId) {
         let Some(request) = self.wire.remove(&attempt) else { return };
         if !request.answered {
-            self.book.left_the_wire(attempt, self.clock.truth);
+            self.checker.left_the_wire(attempt, self.clock.truth);
         }
         if !request.disowned {
             let delay = if self.conditions.steady { 0 } else { self.rng.range(0, 1_500) };

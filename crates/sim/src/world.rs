@@ -14,7 +14,7 @@ use paceline_core::{
 use paceline_store::Memory;
 
 use crate::agenda::{Act, Agenda, Next};
-use crate::check::{Answered, Book, TurnInput};
+use crate::check::{Answered, Checker, TurnInput};
 use crate::clock::Clock;
 use crate::counts::Counts;
 use crate::disk::{Disk, Fault, FaultyStore, TapHandle};
@@ -51,7 +51,7 @@ pub struct World {
     pub(crate) rng: Rng,
     pub(crate) conditions: Conditions,
     pub(crate) trace: Trace,
-    pub(crate) book: Book,
+    pub(crate) checker: Checker,
     pub(crate) counts: Counts,
     pub(crate) behaviours: BTreeMap<Arc<str>, Behaviour>,
     pub(crate) scripts: BTreeMap<(u64, Option<Arc<str>>), VecDeque<Response>>,
@@ -90,7 +90,7 @@ impl World {
     pub(crate) fn with(setup: Setup, disk: Option<Disk>, seed: u64) -> World {
         World {
             clock: Clock::new(),
-            book: Book::new(&setup),
+            checker: Checker::new(&setup),
             setup,
             rng: Rng::new(seed),
             conditions: Conditions::default(),
@@ -155,11 +155,11 @@ impl World {
                 "engine time continues {} us off the true time",
                 engine_time.0.abs_diff(self.now().0)
             );
-            self.book.violation("W5", self.clock.truth, words);
+            self.checker.violation("W5", self.clock.truth, words);
         }
         self.machine = Some(machine.keeping_events(self.conditions.keeps_events));
         self.wake_at = Some(self.now());
-        self.book.opened(&self.setup, reading.now);
+        self.checker.opened(&self.setup, reading.now);
     }
 
     pub(crate) fn is_up(&self) -> bool {
@@ -225,7 +225,7 @@ impl World {
             Act::Cancel(job) => self.inbox.push(Input::Cancel(job, Reply::none())),
             Act::CancelSome => {
                 let roll = self.rng.next();
-                if let Some(job) = self.book.some_unfinished(roll) {
+                if let Some(job) = self.checker.some_unfinished(roll) {
                     self.inbox.push(Input::Cancel(job, Reply::none()));
                 }
             }
@@ -233,7 +233,7 @@ impl World {
             Act::Stop(grace) => {
                 if let Some(machine) = &mut self.machine {
                     machine.halt();
-                    self.book.halts();
+                    self.checker.halts();
                     self.trace.note(self.clock.truth, format_args!("stop"));
                     self.after_act(grace, Act::Crash(Span::millis(100)));
                 }
@@ -284,11 +284,11 @@ impl World {
         self.agenda.end_life();
         self.committing = None;
         self.inbox.clear();
-        let (book, now) = (&mut self.book, self.clock.truth);
+        let (checker, now) = (&mut self.checker, self.clock.truth);
         self.wire.retain(|&attempt, request| {
-            let goes_on = request.outlives(book.goes_on(attempt));
+            let goes_on = request.outlives(checker.goes_on(attempt));
             if !goes_on && request.sent_at.is_some() {
-                book.left_the_wire(attempt, now);
+                checker.left_the_wire(attempt, now);
             }
             goes_on
         });
@@ -304,7 +304,7 @@ impl World {
         let survive = |most| if steady { 0 } else { rng.range(0, most) };
         let gone = self.tap.with(|tap| tap.power_cut(survive));
         self.counts.forgotten += gone.len() as u64;
-        self.book.never_promised(&gone);
+        self.checker.never_promised(&gone);
     }
 
     fn heal(&mut self) {
@@ -322,10 +322,10 @@ impl World {
         }
         // Rosters would schedule work for ever.
         self.setup.rosters.clear();
-        self.book.no_more_rosters();
+        self.checker.no_more_rosters();
         let services = self.setup.services.clone();
         self.inbox.push(Input::SetServices(services, Vec::new(), Reply::none()));
-        for lane in self.book.lane_names() {
+        for lane in self.checker.lane_names() {
             for act in [LaneAct::Resume, LaneAct::Reset] {
                 self.inbox.push(Input::Lane(lane.clone(), act, Reply::none()));
             }
@@ -360,7 +360,7 @@ impl World {
             let done = done.as_ref().ok();
             let answered = done.map(answered);
             let wake_at = done.and_then(|done| done.wake_at);
-            self.book.turn(reading.now, &seen, &writes, answered.as_ref(), wake_at);
+            self.checker.turn(reading.now, &seen, &writes, answered.as_ref(), wake_at);
         }
         let Ok(done) = done else {
             self.start_too_early();
@@ -375,7 +375,7 @@ impl World {
         } else {
             let least = if self.conditions.steady { most } else { 0 };
             let takes = Span(self.rng.range(least, most));
-            self.book.busy_until(self.clock.truth + takes);
+            self.checker.busy_until(self.clock.truth + takes);
             self.after(takes, Next::Effects);
         }
     }
@@ -387,7 +387,7 @@ impl World {
         if Mutant::ReservationNotAwaited.on() {
             for reservation in lost {
                 let now = self.clock.truth;
-                self.book.arrives(reservation.attempt, now, now);
+                self.checker.arrives(reservation.attempt, now, now);
             }
         }
     }
@@ -396,7 +396,7 @@ impl World {
         self.turns_at_once += 1;
         if self.turns_at_once == MOST_TURNS_AT_ONCE {
             self.looping = true;
-            self.book.violation(
+            self.checker.violation(
                 "W5",
                 self.clock.truth,
                 "the engine takes turns without end".into(),
@@ -427,7 +427,7 @@ impl World {
             self.abort(attempt);
         }
         for (start, payload) in done.starts {
-            self.book.carries(start.call, &payload, self.clock.truth);
+            self.checker.carries(start.call, &payload, self.clock.truth);
             self.dispatch(start);
         }
     }
@@ -437,7 +437,7 @@ impl World {
             let at = self.clock.truth;
             match admission {
                 Ok(admission) => {
-                    self.book.answered(&admission, at);
+                    self.checker.answered(&admission, at);
                     self.counts.admission(&admission);
                     if let Admission::Accepted(job) = admission {
                         self.labels.insert(job, label);

@@ -30,7 +30,7 @@ pub enum Framing {
     UntilClose,
 }
 
-/// Whether range requests are served.
+/// The support of range requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ranges {
     Offered,

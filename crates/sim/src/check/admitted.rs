@@ -9,8 +9,8 @@ use paceline_core::{
     Submission, SubmitError, Time,
 };
 
-use super::jobs::{CallBook, JobBook, State, Wanted};
-use super::{Book, TurnInput};
+use super::jobs::{CallModel, JobModel, State, Wanted};
+use super::{Checker, TurnInput};
 
 /// Calls that may have taken room in a turn: in a queue, during a cache lookup, or sharing a
 /// request.
@@ -39,7 +39,7 @@ pub(crate) struct Answered {
     pub(crate) partials: Vec<JobId>,
 }
 
-impl Book {
+impl Checker {
     /// Goes through the inputs of a turn a second time, in order, after its writes.
     pub(super) fn check_answers(&mut self, inputs: &[TurnInput], answered: Option<&Answered>) {
         let Some(answered) = answered else {
@@ -132,9 +132,9 @@ impl Book {
 
     fn check_partials(&mut self, passed: &BTreeSet<JobId>, told: &[JobId]) {
         let told: BTreeSet<JobId> = told.iter().copied().collect();
-        let known = |id: &&JobId| self.jobs.contains_key(id);
-        let silent = passed.difference(&told).find(known).copied();
-        let untimely = told.difference(passed).find(known).copied();
+        let found = |id: &&JobId| self.jobs.contains_key(id);
+        let silent = passed.difference(&told).find(found).copied();
+        let untimely = told.difference(passed).find(found).copied();
         if let Some(job) = silent {
             self.broken("D1", format!("a deadline of job {job} passed without a partial report"));
         }
@@ -238,7 +238,7 @@ impl Book {
     }
 
     /// The unfinished job with the same key (D1).
-    fn same_key(&self, spec: &JobSpec) -> Option<&JobBook> {
+    fn same_key(&self, spec: &JobSpec) -> Option<&JobModel> {
         self.jobs.get(self.keys.get(spec.key.as_ref()?)?)
     }
 
@@ -281,7 +281,7 @@ impl Book {
         &'a self,
         lane: Option<&'a Arc<str>>,
         fresh: &'a [JobId],
-    ) -> impl Iterator<Item = (JobId, &'a super::jobs::CallBook)> {
+    ) -> impl Iterator<Item = (JobId, &'a super::jobs::CallModel)> {
         let jobs = fresh.iter().filter_map(|id| Some((*id, self.jobs.get(id)?)));
         let jobs = jobs.filter(|(_, job)| !job.replaced && job.due.is_none());
         let calls = jobs.flat_map(|(id, job)| job.calls.iter().map(move |call| (id, call)));
@@ -292,7 +292,7 @@ impl Book {
     /// they are written.
     pub(super) fn count_candidates(&mut self, inputs: &[TurnInput]) {
         let mut counts = Candidates::default();
-        let aside = |job: &JobBook| job.parked || job.delayed && self.is_later(job.due);
+        let aside = |job: &JobModel| job.parked || job.delayed && self.is_later(job.due);
         for (&id, job) in self.jobs.iter().filter(|(_, job)| !aside(job)) {
             let keeps_worker = self.keeps_worker(id);
             let moves = job.calls.iter().any(|call| self.may_settle(job, call, inputs));
@@ -314,7 +314,7 @@ impl Book {
 
     /// Returns `true` if a call may settle before a submission of this turn is admitted, so that
     /// the next stage of its job joins the queues.
-    fn may_settle(&self, job: &JobBook, call: &CallBook, inputs: &[TurnInput]) -> bool {
+    fn may_settle(&self, job: &JobModel, call: &CallModel, inputs: &[TurnInput]) -> bool {
         match call.state {
             State::Shared | State::Due => true,
             State::Waiting => job.spec.start_within.is_some(),

@@ -2,10 +2,10 @@
 
 use paceline_core::{LaneId, Time};
 
-use super::Book;
-use super::lanes::LaneBook;
+use super::Checker;
+use super::lanes::LaneModel;
 
-impl Book {
+impl Checker {
     /// Checks that a lane which the engine drops has no state that matters.
     pub(super) fn dropped(&mut self, id: LaneId) {
         let Some(name) = self.lane_ids.remove(&id) else { return };
@@ -20,7 +20,7 @@ impl Book {
 }
 
 /// The difference between a lane and a fresh one, if there is one.
-fn remembers(lane: &LaneBook, now: Time) -> Option<&'static str> {
+fn remembers(lane: &LaneModel, now: Time) -> Option<&'static str> {
     let windows = lane.limits().windows.iter().zip(&lane.rules.since);
     let mut spent = windows.flat_map(|(window, &since)| {
         let attempts = lane.attempts.iter().filter(move |t| !t.unused && t.counts_at >= since);

@@ -2,8 +2,8 @@
 
 use paceline_core::{AttemptId, Limits, Span, Time};
 
-use super::Book;
-use super::lanes::{AttemptBook, LaneBook, window_opening};
+use super::Checker;
+use super::lanes::{AttemptModel, LaneModel, window_opening};
 use super::wire::held;
 
 /// A group that counts an attempt.
@@ -49,7 +49,7 @@ impl Membership {
     }
 }
 
-impl AttemptBook {
+impl AttemptModel {
     /// After a restart, the groups that the store names count the attempt. A reservation that a
     /// power cut lost belongs to none, because its number is used again. An attempt that left no
     /// trace in the store is counted only by the groups that counted it before.
@@ -62,7 +62,7 @@ impl AttemptBook {
     }
 }
 
-impl LaneBook {
+impl LaneModel {
     /// The lane changes groups while it runs. Attempts that may still arrive count in both: at the
     /// charged moment in the group that it left, as usual in the new one.
     pub(super) fn regroup(&mut self, to: Option<&String>, newest: AttemptId, now: Time) {
@@ -86,8 +86,8 @@ impl LaneBook {
 
     /// The configuration names another group than the store. The new group counts later attempts.
     pub(super) fn group_at_start(&mut self, to: Option<&String>, newest: AttemptId) {
-        let known = self.memberships.iter().find(|of| of.last == Membership::LASTS);
-        if known.map(|of| &of.group) != to {
+        let found = self.memberships.iter().find(|of| of.last == Membership::LASTS);
+        if found.map(|of| &of.group) != to {
             self.change_membership(to, newest, newest.0 + 1);
         }
     }
@@ -100,16 +100,16 @@ impl LaneBook {
     }
 }
 
-impl Book {
+impl Checker {
     /// Checks the group of a request that arrives. The attempts that a lane had when it joined the
     /// group bind the reservations made after that.
-    pub(super) fn check_group(&mut self, name: &str, known: &AttemptBook, at: Time) {
+    pub(super) fn check_group(&mut self, name: &str, attempt: &AttemptModel, at: Time) {
         let Some(group) = self.groups.get(name).cloned() else { return };
-        let counts = |t: &&AttemptBook| {
-            t.groups.iter().any(|of| of.group == name && of.unseen_by < known.id)
+        let counts = |t: &&AttemptModel| {
+            t.groups.iter().any(|of| of.group == name && of.unseen_by < attempt.id)
         };
         let members = || self.lanes.values().flat_map(|lane| &lane.attempts).filter(counts);
-        let others = members().filter(|t| t.id != known.id).filter_map(|t| t.sent_at);
+        let others = members().filter(|t| t.id != attempt.id).filter_map(|t| t.sent_at);
         let last = others.filter(|&sent| sent >= group.changed_at).max();
         let gap = group.limits.every.unwrap_or(Span::ZERO);
         let mut broken = Vec::new();
@@ -124,8 +124,8 @@ impl Book {
         }
         // The attempts that a lane had when it joined bind later reservations.
         let lanes = self.lanes.values().filter(|lane| lane.limits().group.as_deref() == Some(name));
-        let lanes = lanes.filter(|lane| !lane.gone && lane.grouped_after < known.id);
-        let seen = lanes.flat_map(LaneBook::on_the_wire).count();
+        let lanes = lanes.filter(|lane| !lane.gone && lane.grouped_after < attempt.id);
+        let seen = lanes.flat_map(LaneModel::on_the_wire).count();
         if group.limits.in_flight.is_some_and(|most| seen as u32 > most.get()) {
             broken.push(format!("group {name}: {seen} requests at once"));
         }
@@ -161,12 +161,12 @@ impl Book {
             return true;
         };
         let members = self.lanes.values().filter(|lane| lane.limits().group == limits.group);
-        let held: u32 = members.filter(|lane| !lane.gone).map(LaneBook::held).sum();
+        let held: u32 = members.filter(|lane| !lane.gone).map(LaneModel::held).sum();
         group.limits.in_flight.is_none_or(|most| held < most.get())
     }
 
     /// How long an attempt matters to the groups that count it.
-    pub(super) fn groups_remember(&self, t: &AttemptBook) -> Span {
+    pub(super) fn groups_remember(&self, t: &AttemptModel) -> Span {
         let groups = t.groups.iter().filter_map(|of| self.groups.get(&of.group));
         let windows = groups.flat_map(|group| &group.limits.windows);
         windows.map(|window| window.rate.per).max().unwrap_or(Span::ZERO)

@@ -7,8 +7,8 @@ use paceline_core::{
     Now, Outcome, Priority, Reservation, Span, Terms, Time, Verdict, backoff,
 };
 
-use super::Book;
-use super::lanes::LaneBook;
+use super::Checker;
+use super::lanes::LaneModel;
 use super::payloads::Move;
 use super::reports::brought;
 use super::shared::{MOST_AGAIN, retry_wait};
@@ -29,7 +29,7 @@ pub(super) enum State {
 
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about a call")]
-pub(super) struct CallBook {
+pub(super) struct CallModel {
     pub(super) lane: Arc<str>,
     pub(super) stage: u16,
     pub(super) state: State,
@@ -83,7 +83,7 @@ impl Wanted {
 
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about a job")]
-pub(super) struct JobBook {
+pub(super) struct JobModel {
     pub(super) spec: Arc<JobSpec>,
     pub(super) priority: Priority,
     /// The priority of the first submission (D3).
@@ -108,16 +108,16 @@ pub(super) struct JobBook {
     pub(super) wanted_payload: Option<Blob>,
     /// The moves of this turn, with the payload of each (J7).
     pub(super) moves: Vec<Move>,
-    pub(super) calls: Vec<CallBook>,
+    pub(super) calls: Vec<CallModel>,
 }
 
-impl JobBook {
+impl JobModel {
     pub(super) fn conclusive(&self) -> bool {
         self.calls.iter().any(|c| c.outcome.as_ref().is_some_and(Outcome::is_conclusive))
     }
 }
 
-impl Book {
+impl Checker {
     pub(super) fn job_accepted(&mut self, record: &JobRecord, payload: &Blob) {
         let spec = record.spec.clone();
         let id = record.id;
@@ -130,7 +130,7 @@ impl Book {
         }
         let priority = record.terms.priority.unwrap_or_default();
         let later = self.is_later(record.terms.due);
-        let job = JobBook {
+        let job = JobModel {
             spec,
             priority,
             submitted_as: priority,
@@ -239,7 +239,7 @@ impl Book {
             Priority::Interactive | Priority::Completion => return None,
         };
         let lane = self.lanes.get(&job.calls[place].lane)?;
-        let gap = LaneBook::gap(lane.limits(), job.priority)
+        let gap = LaneModel::gap(lane.limits(), job.priority)
             + self.setup.settings.send_within(paceline_core::MOST_LATE)
             + self.slack(lane.limits());
         job.named.then(|| default.max(gap))
@@ -388,7 +388,7 @@ impl Book {
         let Some(lane) = self.attempts.get(&attempt).and_then(|lane| self.lanes.get(lane)) else {
             return;
         };
-        let Some(call_id) = lane.find(attempt).map(|known| known.call) else { return };
+        let Some(call_id) = lane.find(attempt).map(|found| found.call) else { return };
         let Some(job) = self.jobs.get_mut(&call_id.job) else { return };
         let retry = job.spec.retry;
         let Some(call) = job.calls.get_mut(usize::from(call_id.index)) else { return };
@@ -473,8 +473,8 @@ pub(super) fn comes_at(due: DueAt, now: Now) -> Time {
     }
 }
 
-pub(super) fn new_call(lane: &Arc<str>, stage: u16) -> CallBook {
-    CallBook {
+pub(super) fn new_call(lane: &Arc<str>, stage: u16) -> CallModel {
+    CallModel {
         lane: lane.clone(),
         stage,
         state: State::Staged,

@@ -10,7 +10,7 @@ use paceline_core::{
     Priority, Rate, Span, Time, Verdict, Window,
 };
 
-use super::Book;
+use super::Checker;
 use super::groups::{Member, Membership};
 use super::slowed::Slowed;
 
@@ -25,7 +25,7 @@ pub(super) struct LimitsInForce {
 /// One attempt, as reserved and as seen on the wire.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about an attempt")]
-pub(super) struct AttemptBook {
+pub(super) struct AttemptModel {
     pub(super) id: AttemptId,
     pub(super) call: CallId,
     /// The call that the attempt belongs to now.
@@ -70,7 +70,7 @@ pub(super) struct AttemptBook {
     pub(super) left_at: Option<Time>,
 }
 
-impl AttemptBook {
+impl AttemptModel {
     /// The start that the engine assumes.
     pub(super) fn latest_start(&self) -> Time {
         self.counts_at - self.slack
@@ -85,7 +85,7 @@ impl AttemptBook {
 
     /// Returns `true` if its limits count the other attempt. One that was reserved later, under
     /// other limits, may overtake it in transit.
-    pub(super) fn could_know(&self, other: &AttemptBook) -> bool {
+    pub(super) fn could_know(&self, other: &AttemptModel) -> bool {
         other.id <= self.id || Arc::ptr_eq(&self.rules, &other.rules)
     }
 
@@ -97,9 +97,9 @@ impl AttemptBook {
 
 /// A lane.
 #[derive(Clone, Debug)]
-pub(super) struct LaneBook {
+pub(super) struct LaneModel {
     pub(super) rules: Arc<LimitsInForce>,
-    pub(super) attempts: VecDeque<AttemptBook>,
+    pub(super) attempts: VecDeque<AttemptModel>,
     pub(super) cooldown_until: Time,
     pub(super) failures: u32,
     pub(super) rung: usize,
@@ -141,7 +141,7 @@ pub(super) struct LaneBook {
     pub(super) last_finish: [Time; 4],
 }
 
-/// What an upstream announced (L8).
+/// The limits that an upstream announced (L8).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Announcement {
     pub(super) announced: Announced,
@@ -154,16 +154,16 @@ pub(super) struct Announcement {
 
 /// A group.
 #[derive(Clone, Debug)]
-pub(super) struct GroupBook {
+pub(super) struct GroupModel {
     pub(super) limits: GroupLimits,
     pub(super) changed_at: Time,
 }
 
-impl LaneBook {
-    fn new(limits: Limits, now: Time) -> LaneBook {
+impl LaneModel {
+    fn new(limits: Limits, now: Time) -> LaneModel {
         let since = vec![now; limits.windows.len()];
         let memberships = limits.group.iter().map(|group| Membership::since(group, 0)).collect();
-        LaneBook {
+        LaneModel {
             memberships,
             grouped_after: AttemptId(0),
             rules: Arc::new(LimitsInForce { limits, since, changed_at: now }),
@@ -197,7 +197,7 @@ impl LaneBook {
 
     /// Returns `true` if the model knows the latest moment of its opening.
     pub(super) fn plain(&self, now: Time) -> bool {
-        let gap = LaneBook::longest_gap(self.limits());
+        let gap = LaneModel::longest_gap(self.limits());
         let even = self.even(now) && self.gaps_fall();
         even && now >= self.blurred_at + gap && !self.may_count_more(now)
     }
@@ -212,7 +212,7 @@ impl LaneBook {
     /// The longest gap over all ranks.
     fn longest_gap(limits: &Limits) -> Span {
         Priority::ALL
-            .map(|rank| LaneBook::gap(limits, rank))
+            .map(|rank| LaneModel::gap(limits, rank))
             .into_iter()
             .fold(Span::ZERO, Span::max)
     }
@@ -256,7 +256,7 @@ impl LaneBook {
         }
         if self.restarted_at > Time::ZERO {
             let windows = limits.windows.iter().map(|window| window.rate.per);
-            let binds = windows.fold(LaneBook::longest_gap(limits), Span::max);
+            let binds = windows.fold(LaneModel::longest_gap(limits), Span::max);
             self.unsure_until = self.unsure_until.max(self.restarted_at + binds);
         }
         let since = |window: &Window| {
@@ -268,17 +268,17 @@ impl LaneBook {
         self.rules = Arc::new(LimitsInForce { limits: limits.clone(), since, changed_at: now });
     }
 
-    pub(super) fn find(&self, attempt: AttemptId) -> Option<&AttemptBook> {
-        self.attempts.iter().rev().find(|known| known.id == attempt)
+    pub(super) fn find(&self, attempt: AttemptId) -> Option<&AttemptModel> {
+        self.attempts.iter().rev().find(|found| found.id == attempt)
     }
 
-    pub(super) fn find_mut(&mut self, attempt: AttemptId) -> Option<&mut AttemptBook> {
-        self.attempts.iter_mut().rev().find(|known| known.id == attempt)
+    pub(super) fn find_mut(&mut self, attempt: AttemptId) -> Option<&mut AttemptModel> {
+        self.attempts.iter_mut().rev().find(|found| found.id == attempt)
     }
 
     /// The slots that the engine must count as held (L5).
     pub(super) fn held(&self) -> u32 {
-        self.attempts.iter().filter(|known| known.holds_slot()).count() as u32
+        self.attempts.iter().filter(|attempt| attempt.holds_slot()).count() as u32
     }
 
     /// Pool slots that its attempts hold: the first running call takes none (P5).
@@ -299,7 +299,7 @@ impl LaneBook {
     }
 
     /// Requests that are open at the upstream now.
-    pub(super) fn on_the_wire(&self) -> impl Iterator<Item = &AttemptBook> {
+    pub(super) fn on_the_wire(&self) -> impl Iterator<Item = &AttemptModel> {
         self.attempts.iter().filter(|t| t.sent_at.is_some() && t.left_at.is_none())
     }
 
@@ -307,32 +307,32 @@ impl LaneBook {
     /// ended now, unless it outlives the process.
     pub(super) fn process_died(&mut self, goes_on: &[AttemptId], now: Time) {
         let mut finish = self.last_finish;
-        for known in &mut self.attempts {
-            known.counts_at = known.durable_at;
-            known.start_known = true;
-            known.regrouped(&self.memberships);
-            let died_before = known.crashed;
-            if !known.end_durable {
-                (known.finished_at, known.crashed) = (None, !known.unused);
+        for attempt in &mut self.attempts {
+            attempt.counts_at = attempt.durable_at;
+            attempt.start_known = true;
+            attempt.regrouped(&self.memberships);
+            let died_before = attempt.crashed;
+            if !attempt.end_durable {
+                (attempt.finished_at, attempt.crashed) = (None, !attempt.unused);
             }
-            if goes_on.contains(&known.id) && !known.unused {
-                (known.told, known.answered, known.ended) = (false, false, false);
-                known.crashed = false;
+            if goes_on.contains(&attempt.id) && !attempt.unused {
+                (attempt.told, attempt.answered, attempt.ended) = (false, false, false);
+                attempt.crashed = false;
                 // The next process takes it up, and its gap runs from the restart (L2).
-                finish[known.priority.index()] = now;
+                finish[attempt.priority.index()] = now;
                 continue;
             }
-            known.ended = true;
-            if !known.end_durable && died_before {
+            attempt.ended = true;
+            if !attempt.end_durable && died_before {
                 // The store has no end of it, so it counts again.
                 self.blurred_at = now;
-            } else if !known.end_durable {
-                finish[known.priority.index()] = now;
+            } else if !attempt.end_durable {
+                finish[attempt.priority.index()] = now;
             }
         }
         self.last_finish = finish;
-        let open = self.attempts.iter().filter(|known| !known.ended);
-        self.running = open.map(|known| known.workers).sum();
+        let open = self.attempts.iter().filter(|attempt| !attempt.ended);
+        self.running = open.map(|attempt| attempt.workers).sum();
         (self.restarted_at, self.fresh_at) = (now, now);
         if self.restricted {
             self.blurred_at = now;
@@ -370,7 +370,7 @@ impl LaneBook {
     /// When the limits of the lane itself allow a call of this cost.
     pub(super) fn opening_for(&self, priority: Priority, rank: Priority, cost: u32) -> Time {
         let mut at = self.cooldown_until;
-        let gap = LaneBook::gap(self.limits(), rank);
+        let gap = LaneModel::gap(self.limits(), rank);
         if gap > Span::ZERO
             && let Some(last) = self.last(None)
         {
@@ -379,7 +379,7 @@ impl LaneBook {
         if rank < priority
             && let Some(last) = self.last(Some(priority))
         {
-            at = at.max(last + LaneBook::gap(self.limits(), priority));
+            at = at.max(last + LaneModel::gap(self.limits(), priority));
         }
         for (window, &since) in self.limits().windows.iter().zip(&self.rules.since) {
             let attempts = self.attempts.iter().filter(|t| !t.unused && t.counts_at >= since);
@@ -392,7 +392,7 @@ impl LaneBook {
 
     /// Returns `true` if an attempt ended before a window was introduced, and left no trace for it:
     /// its lane had no limits then. Its request may still arrive.
-    pub(super) fn was_over(&self, t: &AttemptBook, since: Time) -> bool {
+    pub(super) fn was_over(&self, t: &AttemptModel, since: Time) -> bool {
         let Limits { every, windows, group, .. } = &t.rules.limits;
         let unlimited = every.is_none() && windows.is_empty() && group.is_none();
         t.finished_at
@@ -436,14 +436,14 @@ pub(super) fn window_opening(
     Time::ZERO
 }
 
-impl Book {
+impl Checker {
     /// The slack of a lane: as configured, else 2 ms, but at most a 500th of the shortest window or
     /// gap.
     pub(super) fn slack(&self, limits: &Limits) -> Span {
         let group = limits.group.as_ref().and_then(|name| self.groups.get(name));
         let group = group.map(|group| &group.limits);
         let windows = group.into_iter().flat_map(|group| &group.windows).chain(&limits.windows);
-        let gaps = Priority::ALL.map(|rank| LaneBook::gap(limits, rank)).into_iter();
+        let gaps = Priority::ALL.map(|rank| LaneModel::gap(limits, rank)).into_iter();
         let spans = windows.map(|window| window.rate.per).chain(gaps);
         let spans = spans.chain(group.and_then(|group| group.every));
         let shortest = spans.filter(|span| *span > Span::ZERO).min().unwrap_or_default();
@@ -454,10 +454,10 @@ impl Book {
     pub(super) fn configure_all(&mut self, now: Time) {
         let setup = self.setup.clone();
         for (name, limits) in &setup.groups {
-            let group = GroupBook { limits: limits.clone(), changed_at: now };
-            let known = self.groups.entry(name.clone()).or_insert_with(|| group.clone());
-            if known.limits != *limits {
-                *known = group;
+            let group = GroupModel { limits: limits.clone(), changed_at: now };
+            let current = self.groups.entry(name.clone()).or_insert_with(|| group.clone());
+            if current.limits != *limits {
+                *current = group;
             }
         }
         for (name, limits) in &setup.lanes {
@@ -478,7 +478,7 @@ impl Book {
     fn lane_at_start(&mut self, name: &Arc<str>, limits: &Limits, now: Time) {
         let newest = self.newest;
         let lane =
-            self.lanes.entry(name.clone()).or_insert_with(|| LaneBook::new(limits.clone(), now));
+            self.lanes.entry(name.clone()).or_insert_with(|| LaneModel::new(limits.clone(), now));
         lane.gone = false;
         lane.start_over();
         lane.group_at_start(limits.group.as_ref(), newest);
@@ -492,10 +492,10 @@ impl Book {
     }
 
     /// The lane of this name, created from a template if needed.
-    pub(super) fn lane(&mut self, name: &Arc<str>) -> &mut LaneBook {
+    pub(super) fn lane(&mut self, name: &Arc<str>) -> &mut LaneModel {
         if !self.lanes.contains_key(name) {
             let limits = self.template(name).unwrap_or_default();
-            self.lanes.insert(name.clone(), LaneBook::new(limits, self.now.time));
+            self.lanes.insert(name.clone(), LaneModel::new(limits, self.now.time));
         }
         self.lanes.get_mut(name).expect("made above")
     }
@@ -548,16 +548,16 @@ impl Book {
         let (now, newest) = (self.now.time, self.newest);
         let Some(name) = self.attempts.get(&attempt).cloned() else { return };
         let lane = self.lane(&name);
-        let Some(known) = lane.find_mut(attempt) else { return };
-        if std::mem::replace(&mut known.told, true) {
+        let Some(found) = lane.find_mut(attempt) else { return };
+        if std::mem::replace(&mut found.told, true) {
             return;
         }
         if told.verdict == Verdict::Unused {
-            known.unused = true;
+            found.unused = true;
             lane.eased_at = now;
             return;
         }
-        let call = known.call;
+        let call = found.call;
         let dated = match &told.verdict {
             Verdict::Throttled { retry_after, .. } | Verdict::Failed { retry_after, .. } => {
                 *retry_after

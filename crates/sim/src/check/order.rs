@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use paceline_core::{CallId, JobId, Priority, Reservation, Time};
 
-use super::Book;
-use super::jobs::{CallBook, State};
-use super::lanes::LaneBook;
+use super::Checker;
+use super::jobs::{CallModel, State};
+use super::lanes::LaneModel;
 use super::pool::Need;
 
 /// A waiting call as the order sees it.
@@ -66,14 +66,14 @@ impl Turns {
         let before = std::mem::take(&mut self.seen);
         self.seen = waiting
             .map(|call| {
-                let known = before.get(&call.id).filter(|(at, _)| *at == call.priority);
-                (call.id, known.copied().unwrap_or((call.priority, self.count)))
+                let seen = before.get(&call.id).filter(|(at, _)| *at == call.priority);
+                (call.id, seen.copied().unwrap_or((call.priority, self.count)))
             })
             .collect();
     }
 }
 
-impl Book {
+impl Checker {
     pub(super) fn waiting(&self) -> BTreeMap<Arc<str>, Vec<Waiting>> {
         let mut lanes: BTreeMap<Arc<str>, Vec<Waiting>> = BTreeMap::new();
         for (lane, waiting) in self.all_waiting() {
@@ -93,17 +93,17 @@ impl Book {
     fn all_waiting(&self) -> impl Iterator<Item = (&Arc<str>, Waiting)> {
         let age_after = self.setup.settings.age_after.0;
         let jobs = self.jobs.iter().filter(|(_, job)| !job.parked);
-        jobs.flat_map(move |(&job, book)| {
-            let calls = (0..).zip(&book.calls).filter(|(_, call)| call.state == State::Waiting);
+        jobs.flat_map(move |(&job, model)| {
+            let calls = (0..).zip(&model.calls).filter(|(_, call)| call.state == State::Waiting);
             calls.map(move |(index, call)| {
                 let steps = self.now.time.since(call.joined_at).0 / age_after;
                 let waiting = Waiting {
                     id: CallId { job, index },
-                    rank: book.priority.risen(steps),
+                    rank: model.priority.risen(steps),
                     joined_at: call.joined_at,
-                    priority: book.priority,
-                    cost: book.spec.cost.get(),
-                    tenant: book.spec.tenant.clone(),
+                    priority: model.priority,
+                    cost: model.spec.cost.get(),
+                    tenant: model.spec.tenant.clone(),
                 };
                 (&call.lane, waiting)
             })
@@ -135,7 +135,7 @@ impl Book {
         calls.map(|call| call.lane.clone()).collect()
     }
 
-    pub(super) fn lane_has_room(&self, lane: &LaneBook) -> bool {
+    pub(super) fn lane_has_room(&self, lane: &LaneModel) -> bool {
         let probes = if lane.rung > 0 { lane.open_verdicts() } else { 0 };
         let room = lane.held() + probes < lane.width();
         !lane.paused && room && self.group_has_room(lane.limits())
@@ -187,11 +187,11 @@ impl Book {
     fn behind_interactive(&self, lane: &Arc<str>) -> impl Iterator<Item = CallId> {
         let jobs = self.jobs.iter();
         let jobs = jobs.filter(|(_, job)| job.priority != Priority::Interactive && !job.parked);
-        let calls = jobs.flat_map(|(&job, book)| {
-            let calls = (0..).zip(&book.calls);
+        let calls = jobs.flat_map(|(&job, model)| {
+            let calls = (0..).zip(&model.calls);
             calls.map(move |(index, call)| (CallId { job, index }, call))
         });
-        let waits = |call: &CallBook| matches!(call.state, State::Waiting | State::Shared);
+        let waits = |call: &CallModel| matches!(call.state, State::Waiting | State::Shared);
         calls.filter(move |(_, c)| waits(c) && c.lane == *lane).map(|(id, _)| id)
     }
 
@@ -253,8 +253,8 @@ impl Book {
     /// Calls that share a request. Each of them may hold up its lane for lack of a worker.
     pub(super) fn shared_calls(&self) -> Vec<(&Arc<str>, CallId)> {
         let mut shared = Vec::new();
-        for (&job, book) in self.jobs.iter().filter(|(_, book)| book.spec.cache_key.is_some()) {
-            let calls = (0..).zip(&book.calls).filter(|(_, call)| call.state == State::Shared);
+        for (&job, model) in self.jobs.iter().filter(|(_, model)| model.spec.cache_key.is_some()) {
+            let calls = (0..).zip(&model.calls).filter(|(_, call)| call.state == State::Shared);
             shared.extend(calls.map(|(index, call)| (&call.lane, CallId { job, index })));
         }
         shared

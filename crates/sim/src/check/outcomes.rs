@@ -2,16 +2,16 @@
 
 use paceline_core::{JobId, Outcome, Skip, Span};
 
-use super::Book;
-use super::jobs::{CallBook, JobBook, State};
+use super::Checker;
+use super::jobs::{CallModel, JobModel, State};
 
-impl Book {
+impl Checker {
     /// Checks an outcome that the engine chose itself.
     pub(super) fn check_outcome(
         &mut self,
         id: JobId,
         place: usize,
-        call: &CallBook,
+        call: &CallModel,
         outcome: &Outcome,
     ) {
         let now = self.now.time;
@@ -67,7 +67,7 @@ impl Book {
             Outcome::Duplicate { of } => {
                 let other = self.jobs.get(of).filter(|other| other.spec.kind == job.spec.kind);
                 // The move of the other call may be written after this.
-                let there = |c: &CallBook| {
+                let there = |c: &CallModel| {
                     let to = |o: &Outcome| matches!(o, Outcome::Moved { to } if *to == call.lane);
                     c.lane == call.lane || c.outcome.as_ref().is_some_and(to)
                 };
@@ -86,7 +86,7 @@ impl Book {
 
     /// The time until the lane and group of a call open, where the model knows it. Inputs of this
     /// turn may have opened them earlier since the call was skipped.
-    fn longest_wait(&self, job: &JobBook, call: &CallBook) -> Option<Span> {
+    fn longest_wait(&self, job: &JobModel, call: &CallModel) -> Option<Span> {
         let now = self.now.time;
         let lane = self.lanes.get(&call.lane).filter(|lane| lane.plain(now))?;
         let eased = match lane.limits().group {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use paceline_core::{AddedCall, Blob, CallId, JobId, Time, Verdict};
 
-use super::Book;
+use super::Checker;
 
 /// A move that an upstream asked for, with its payload if that is not the job's.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ impl Move {
     }
 }
 
-impl Book {
+impl Checker {
     /// The store has another payload for a job that was replaced.
     pub(super) fn payload_written(&mut self, id: JobId, payload: &Blob) {
         if let Some(job) = self.jobs.get_mut(&id) {

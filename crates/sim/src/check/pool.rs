@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use paceline_core::{CallId, Priority};
 
-use super::Book;
-use super::lanes::{AttemptBook, LaneBook};
+use super::Checker;
+use super::lanes::{AttemptModel, LaneModel};
 
 /// The worker that a call needs to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(super) enum Need {
     Slot,
 }
 
-impl Book {
+impl Checker {
     /// Workers that a call occupies, by its kind: one or none.
     pub(super) fn workers_of(&self, call: CallId) -> u32 {
         let kind = self.jobs.get(&call.job).map(|job| &job.spec.kind);
@@ -24,7 +24,7 @@ impl Book {
         u32::from(terms.is_none_or(|terms| terms.keeps_worker))
     }
 
-    pub(super) fn need(&self, lane: &LaneBook, call: CallId) -> Need {
+    pub(super) fn need(&self, lane: &LaneModel, call: CallId) -> Need {
         match self.workers_of(call) {
             0 => Need::Nothing,
             _ if lane.running == 0 => Need::First,
@@ -33,14 +33,14 @@ impl Book {
     }
 
     fn slots(&self) -> u32 {
-        self.lanes.values().map(LaneBook::slots).sum()
+        self.lanes.values().map(LaneModel::slots).sum()
     }
 
     fn lanes_that_run(&self) -> u32 {
         self.lanes.values().filter(|lane| lane.running > 0).count() as u32
     }
 
-    /// How many more calls with this need could run in a pool of `slots` slots.
+    /// The number of further calls with this need that fit in a pool of `slots` slots.
     fn room(&self, need: Need, slots: u32) -> u32 {
         let pool = &self.setup.settings.pool;
         let running: u32 = self.lanes.values().map(|lane| lane.running).sum();
@@ -53,14 +53,14 @@ impl Book {
     }
 
     /// Returns `true` if a call with this need finds a worker even in the smallest pool.
-    pub(super) fn worker_is_free(&self, need: Need, lane: &LaneBook) -> bool {
+    pub(super) fn worker_is_free(&self, need: Need, lane: &LaneModel) -> bool {
         let pool = &self.setup.settings.pool;
         let room = self.room(need, pool.base.get()) > pool.interactive_reserve;
         room && !self.has_its_share(need, lane)
     }
 
     /// Returns `true` if the lane holds its full share of slots.
-    pub(super) fn has_its_share(&self, need: Need, lane: &LaneBook) -> bool {
+    pub(super) fn has_its_share(&self, need: Need, lane: &LaneModel) -> bool {
         need == Need::Slot && lane.slots() >= self.share()
     }
 
@@ -80,18 +80,20 @@ impl Book {
     pub(super) fn check_workers(
         &self,
         name: &Arc<str>,
-        known: &AttemptBook,
+        attempt: &AttemptModel,
         broken: &mut Vec<(&'static str, String)>,
     ) {
         let pool = &self.setup.settings.pool;
         let lane = &self.lanes[name];
-        let need = self.need(lane, known.call);
+        let need = self.need(lane, attempt.call);
         let room = self.room(need, pool.max.get());
         if room == 0 {
             broken.push(("Q3", format!("{name}: a call more than there are workers, as {need:?}")));
-        } else if known.priority != Priority::Interactive && room <= pool.interactive_reserve {
-            broken
-                .push(("P3", format!("{} took a slot kept for interactive calls", known.priority)));
+        } else if attempt.priority != Priority::Interactive && room <= pool.interactive_reserve {
+            broken.push((
+                "P3",
+                format!("{} took a slot kept for interactive calls", attempt.priority),
+            ));
         }
         let share = self.share();
         if need == Need::Slot && lane.slots() + 1 > share {

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use paceline_core::{AttemptId, JobId, JobSpec, KindTerms, OnCrash, Time};
 
-use super::Book;
-use super::jobs::{CallBook, State, comes_at};
+use super::Checker;
+use super::jobs::{CallModel, State, comes_at};
 
-impl Book {
+impl Checker {
     /// Returns `true` if an attempt outlives its process.
     pub(crate) fn goes_on(&self, attempt: AttemptId) -> bool {
         let lane = self.attempts.get(&attempt).and_then(|lane| self.lanes.get(lane));
-        let Some(id) = lane.and_then(|lane| lane.find(attempt)).map(|known| known.owner) else {
+        let Some(id) = lane.and_then(|lane| lane.find(attempt)).map(|found| found.owner) else {
             return false;
         };
         let Some(job) = self.jobs.get(&id.job) else { return false };
@@ -32,7 +32,7 @@ impl Book {
             let job = self.jobs.get_mut(&id).expect("listed above");
             job.parked = !kinds.iter().any(|kind| kind.name == job.spec.kind);
             let goes_on = outlives(kinds, &job.spec);
-            let begun = |call: &CallBook| {
+            let begun = |call: &CallModel| {
                 let shared = call.state == State::Shared && call.attempts > 0;
                 shared || call.recorded || matches!(call.state, State::Settled | State::Running(_))
             };

@@ -4,8 +4,8 @@ use paceline_core::{
     Answer, CallId, Failure, JobId, JobState, OnCrash, Outcome, Report, Skip, Until, Verdict,
 };
 
-use super::Book;
-use super::jobs::{CallBook, JobBook, State, Wanted, new_call};
+use super::Checker;
+use super::jobs::{CallModel, JobModel, State, Wanted, new_call};
 use super::shared::MOST_AGAIN;
 use crate::trace::words;
 
@@ -43,7 +43,7 @@ fn told(outcome: &Outcome) -> String {
     format!("{} {}", outcome.name(), words(outcome)).trim_end().into()
 }
 
-impl Book {
+impl Checker {
     /// A call settled.
     pub(super) fn settled(&mut self, id: JobId, place: usize, outcome: &Outcome, cached: bool) {
         let job = self.jobs.get_mut(&id).expect("the caller checked the job");
@@ -66,9 +66,9 @@ impl Book {
         let mut heard = call.told_at == now;
         if let State::Running(attempt) = call.state {
             let lane = self.lanes.get(&call.lane);
-            let known = lane.and_then(|lane| lane.find(attempt)).filter(|it| it.start_known);
-            call.made += u32::from(known.is_some_and(|known| !known.told));
-            heard |= known.is_some_and(|known| known.start_told == now);
+            let found = lane.and_then(|lane| lane.find(attempt)).filter(|it| it.start_known);
+            call.made += u32::from(found.is_some_and(|found| !found.told));
+            heard |= found.is_some_and(|found| found.start_told == now);
         }
         // A withdrawn call may have settled in this turn before its verdict was processed.
         call.unsure |= heard && matches!(outcome, Outcome::Skipped(_) | Outcome::Cancelled);
@@ -104,11 +104,11 @@ impl Book {
                 job.calls.push(new_call(&call.lane, UNKNOWN_STAGE));
             }
             self.settled(id, place, &call.outcome, call.cached);
-            let book = &self.jobs[&id];
-            let CallBook { made, was, unsure, .. } = book.calls[place];
+            let model = &self.jobs[&id];
+            let CallModel { made, was, unsure, .. } = model.calls[place];
             // The model does not count the attempts of shared requests and parked jobs exactly.
             let parked = was == State::Parked || self.was_parked.contains(&id);
-            let known = book.spec.cache_key.is_none() && !parked;
+            let known = model.spec.cache_key.is_none() && !parked;
             if known && call.attempts != made && !(unsure && call.attempts + 1 == made) {
                 let words =
                     format!("job {id} reports {} attempts instead of {made}", call.attempts);
@@ -131,7 +131,7 @@ impl Book {
     /// J3: a stage begins when all earlier calls have settled and none was conclusive.
     pub(super) fn check_stage_begins(&mut self, id: JobId, stage: u16) {
         let mut earlier = self.jobs[&id].calls.iter().filter(|call| call.stage < stage);
-        let goes_on = |call: &CallBook| call.outcome.as_ref().is_none_or(Outcome::is_conclusive);
+        let goes_on = |call: &CallModel| call.outcome.as_ref().is_none_or(Outcome::is_conclusive);
         if let Some(call) = earlier.find(|call| goes_on(call)) {
             let words = format!("job {id} begins stage {stage}, and {} is", call.lane);
             let answered = if call.outcome.is_some() { "conclusive" } else { "not settled" };
@@ -140,7 +140,7 @@ impl Book {
     }
 
     /// J3: the calls of a stage were made or skipped as the outcomes of earlier stages demand.
-    fn check_stages(&mut self, job: &JobBook, report: &Report) {
+    fn check_stages(&mut self, job: &JobModel, report: &Report) {
         let calls = || job.calls.iter().zip(&report.calls);
         let answers = calls().filter(|(_, told)| told.outcome.is_conclusive());
         let first = answers.clone().map(|(call, _)| call.stage).min();
@@ -159,7 +159,7 @@ impl Book {
         }
     }
 
-    fn check_coverage(&mut self, job: &JobBook, report: &Report) {
+    fn check_coverage(&mut self, job: &JobModel, report: &Report) {
         let outcomes = || {
             let outcomes = report.calls.iter().map(|call| &call.outcome);
             outcomes.filter(|outcome| !matches!(outcome, Outcome::Moved { .. }))
@@ -193,7 +193,7 @@ impl Book {
     }
 
     /// J1: an outcome equals the verdict of the upstream, unless the rules chose it.
-    fn check_brought(&mut self, id: JobId, call: &CallBook, outcome: &Outcome, cached: bool) {
+    fn check_brought(&mut self, id: JobId, call: &CallModel, outcome: &Outcome, cached: bool) {
         let chosen = match outcome {
             Outcome::Skipped(_) | Outcome::Cancelled | Outcome::Duplicate { .. } => true,
             Outcome::Failed(failure) => matches!(&*failure.class, "cost" | "crash"),
@@ -252,13 +252,13 @@ impl Book {
         let (Some(lane), Some(key)) = (lane, job.spec.cache_key.clone()) else { return };
         for (job, place) in self.sharers(&(lane, key)) {
             let sharer = CallId { job, index: place as u16 };
-            let book = self.jobs.get_mut(&job).expect("it shares");
-            let call = &mut book.calls[place];
+            let model = self.jobs.get_mut(&job).expect("it shares");
+            let call = &mut model.calls[place];
             if sharer == id || call.joined_at >= self.opened_at {
                 continue;
             }
             // No write says when it came due, and so whether it shared the request.
-            call.unsure |= book.due.is_some() || book.wanted_due != Wanted::Nothing;
+            call.unsure |= model.due.is_some() || model.wanted_due != Wanted::Nothing;
             self.process_died_under(sharer);
         }
     }

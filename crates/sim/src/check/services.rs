@@ -8,7 +8,7 @@ use paceline_core::{
     Span, Time, When,
 };
 
-use super::Book;
+use super::Checker;
 
 /// The most delay of a check, by a commit, a restart, or a step of the clock.
 const LATE: Span = Span::secs(60);
@@ -44,7 +44,7 @@ fn lists(roster: &RosterTerms, service: &str) -> bool {
     roster.services.iter().any(|listed| **listed == *service)
 }
 
-impl Book {
+impl Checker {
     pub(super) fn runs_reopened(&mut self, now: Time) {
         self.runs.up_since = now;
         self.runs.on_the_wire.clear();

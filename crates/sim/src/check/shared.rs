@@ -7,7 +7,7 @@ use paceline_core::{
     AttemptId, AttemptResult, Blob, JobId, Priority, Span, Time, Verdict, backoff,
 };
 
-use super::Book;
+use super::Checker;
 use super::jobs::State;
 use super::payloads::Move;
 use super::reports::brought;
@@ -68,7 +68,7 @@ fn retry_after(verdict: &Verdict) -> Option<Span> {
     }
 }
 
-impl Book {
+impl Checker {
     pub(super) fn sharers(&self, key: &SameKey) -> Vec<(JobId, usize)> {
         let jobs = self.jobs.iter().filter(|(_, job)| !job.parked);
         let jobs = jobs.filter(|(_, job)| job.spec.cache_key.as_ref() == Some(&key.1));
@@ -111,8 +111,8 @@ impl Book {
     pub(super) fn apply_to_sharers(&mut self, attempt: AttemptId, told: &AttemptResult, roll: u64) {
         let now = self.now.time;
         let Some(lane) = self.attempts.get(&attempt).cloned() else { return };
-        let known = self.lanes.get(&lane).and_then(|lane| lane.find(attempt));
-        let Some(key) = known.filter(|t| !t.told).and_then(|t| t.cache_key.clone()) else { return };
+        let found = self.lanes.get(&lane).and_then(|lane| lane.find(attempt));
+        let Some(key) = found.filter(|t| !t.told).and_then(|t| t.cache_key.clone()) else { return };
         let key = (lane, key);
         if self.same.get(&key).is_none_or(|same| same.at != Phase::Running(attempt)) {
             return;

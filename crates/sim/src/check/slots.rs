@@ -2,16 +2,16 @@
 
 use paceline_core::{AttemptId, CallId, LaneId, Reservation, Span, Time};
 
-use super::Book;
+use super::Checker;
 
-impl Book {
+impl Checker {
     /// A power cut lost these reservations. The engine cannot count them any more, but upstreams
     /// saw their requests, which must break no limit.
     pub(crate) fn never_promised(&mut self, gone: &[Reservation]) {
         for reservation in gone {
             let name = self.attempts[&reservation.attempt].clone();
-            if let Some(known) = self.lane(&name).find_mut(reservation.attempt) {
-                (known.unused, known.end_durable) = (true, true);
+            if let Some(found) = self.lane(&name).find_mut(reservation.attempt) {
+                (found.unused, found.end_durable) = (true, true);
             }
             self.call_never_reserved(reservation);
         }
@@ -25,12 +25,12 @@ impl Book {
         let now = self.now.time;
         let Some(name) = self.attempts.get(&attempt).cloned() else { return };
         let lane = self.lane(&name);
-        if let Some(known) = lane.find_mut(attempt)
-            && !known.start_known
-            && !known.unused
+        if let Some(found) = lane.find_mut(attempt)
+            && !found.start_known
+            && !found.unused
         {
-            known.counts_at = at + known.slack;
-            known.learn_start(at, now);
+            found.counts_at = at + found.slack;
+            found.learn_start(at, now);
             lane.eased_at = now;
         }
     }
@@ -38,16 +38,16 @@ impl Book {
     /// The store knows that an attempt belongs to another call now.
     pub(super) fn handed_over(&mut self, attempt: AttemptId, to: CallId) {
         let Some(name) = self.attempts.get(&attempt).cloned() else { return };
-        if let Some(known) = self.lane(&name).find_mut(attempt) {
-            known.owner = to;
+        if let Some(found) = self.lane(&name).find_mut(attempt) {
+            found.owner = to;
         }
     }
 
     pub(super) fn start_durable(&mut self, attempt: AttemptId, at: Time) {
         let Some(name) = self.attempts.get(&attempt).cloned() else { return };
-        let Some(known) = self.lane(&name).find_mut(attempt) else { return };
-        known.durable_at = at;
-        let counts_at = known.counts_at;
+        let Some(found) = self.lane(&name).find_mut(attempt) else { return };
+        found.durable_at = at;
+        let counts_at = found.counts_at;
         if at != counts_at {
             let off = Span(at.0.abs_diff(counts_at.0));
             self.broken("L4", format!("{name}: written as started {off} off"));
@@ -59,10 +59,10 @@ impl Book {
         let Some(name) = self.attempts.get(&attempt).cloned() else { return };
         let lane = self.lane(&name);
         let restarted_at = lane.restarted_at;
-        let Some(known) = lane.find_mut(attempt) else { return };
-        (known.end_durable, known.released) = (true, ended_at.is_none());
-        let finished_at = known.finished_at.unwrap_or(restarted_at);
-        let (call, crashed) = (known.owner, std::mem::take(&mut known.crashed));
+        let Some(found) = lane.find_mut(attempt) else { return };
+        (found.end_durable, found.released) = (true, ended_at.is_none());
+        let finished_at = found.finished_at.unwrap_or(restarted_at);
+        let (call, crashed) = (found.owner, std::mem::take(&mut found.crashed));
         if let Some(ended_at) = ended_at.filter(|at| *at != finished_at) {
             let off = Span(ended_at.0.abs_diff(finished_at.0));
             self.broken("L2", format!("{name}: written as finished {off} off"));
@@ -95,14 +95,14 @@ impl Book {
         let now = self.now.time;
         let Some(name) = self.attempts.get(&attempt).cloned() else { return };
         let lane = self.lane(&name);
-        let Some(known) = lane.find_mut(attempt) else { return };
-        if std::mem::replace(&mut known.ended, true) {
+        let Some(found) = lane.find_mut(attempt) else { return };
+        if std::mem::replace(&mut found.ended, true) {
             return;
         }
-        known.learn_start(known.latest_start(), now);
-        let (unused, priority, answered) = (known.unused, known.priority, known.answered);
-        let workers = known.workers;
-        known.finished_at.get_or_insert(now);
+        found.learn_start(found.latest_start(), now);
+        let (unused, priority, answered) = (found.unused, found.priority, found.answered);
+        let workers = found.workers;
+        found.finished_at.get_or_insert(now);
         if answered {
             self.answered_early -= 1;
             return;
@@ -120,13 +120,13 @@ impl Book {
         let full = self.answered_early >= self.setup.settings.max_answered;
         let Some(name) = self.attempts.get(&attempt).cloned() else { return };
         let lane = self.lane(&name);
-        let Some(known) = lane.find_mut(attempt) else { return };
-        if full || known.told || !known.holds_slot() {
+        let Some(found) = lane.find_mut(attempt) else { return };
+        if full || found.told || !found.holds_slot() {
             return;
         }
-        (known.answered, known.finished_at) = (true, Some(now));
-        known.learn_start(known.latest_start(), now);
-        let (priority, workers) = (known.priority, known.workers);
+        (found.answered, found.finished_at) = (true, Some(now));
+        found.learn_start(found.latest_start(), now);
+        let (priority, workers) = (found.priority, found.workers);
         lane.last_finish[priority.index()] = now;
         lane.running -= workers;
         self.answered_early += 1;

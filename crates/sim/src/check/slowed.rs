@@ -2,7 +2,7 @@
 
 use paceline_core::{AttemptId, GapFrom, Priority, Span, Time};
 
-use super::lanes::{AttemptBook, LaneBook};
+use super::lanes::{AttemptModel, LaneModel};
 
 /// The effect of throttling on a lane.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +46,7 @@ impl Slowed {
     }
 }
 
-impl LaneBook {
+impl LaneModel {
     /// The gap between calls before this throttling, if there is one.
     fn present_gap(&self, now: Time) -> Option<Span> {
         let gap = self.limits().every.unwrap_or(Span::ZERO).max(self.slowed.gap);
@@ -132,12 +132,12 @@ impl LaneBook {
     }
 }
 
-impl LaneBook {
+impl LaneModel {
     /// The gaps after a finish, by the rules that set them. A newer gap may miss the finish, if the
     /// process died or the lane was dropped since.
     pub(super) fn gaps_after(&self, last: Time, rank: Priority) -> [(&'static str, Span); 3] {
         let limits = self.limits();
-        let configured = LaneBook::gap(limits, rank);
+        let configured = LaneModel::gap(limits, rank);
         let known = last >= self.fresh_at || configured > Span::ZERO;
         let only = |holds: bool, gap: Span| if holds { gap } else { Span::ZERO };
         let slowed = Span(limits.gap_share[rank.index()].of(self.slowed.gap.0));
@@ -154,13 +154,13 @@ impl LaneBook {
 /// L7: a throttled lane keeps its gap.
 pub(super) fn too_fast(
     name: &str,
-    lane: &LaneBook,
-    known: &AttemptBook,
+    lane: &LaneModel,
+    attempt: &AttemptModel,
     now: Time,
 ) -> Option<String> {
-    let gap = Span(lane.limits().gap_share[known.rank.index()].of(lane.slowed.gap.0));
+    let gap = Span(lane.limits().gap_share[attempt.rank.index()].of(lane.slowed.gap.0));
     // A request that was answered had arrived, whatever the slack.
-    let seen = |t: &AttemptBook| t.left_at.map_or(t.counts_at, |left| left.min(t.counts_at));
+    let seen = |t: &AttemptModel| t.left_at.map_or(t.counts_at, |left| left.min(t.counts_at));
     let starts = lane.attempts.iter().filter(|t| !t.unused).map(seen);
     let last = starts.filter(|at| *at >= lane.rules.changed_at).max()?;
     let binds = gap > Span::ZERO && lane.limits().gap_from == GapFrom::Start;
@@ -169,7 +169,7 @@ pub(super) fn too_fast(
 }
 
 /// L7: a throttled lane has fewer calls at once, also after a restart.
-pub(super) fn too_wide(name: &str, lane: &LaneBook) -> Option<String> {
+pub(super) fn too_wide(name: &str, lane: &LaneModel) -> Option<String> {
     let narrowed = lane.slowed.narrowed?;
     let held = lane.held();
     (held >= narrowed)

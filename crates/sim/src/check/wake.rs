@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use paceline_core::{CallId, JobId, Priority, Span, Time, Until};
 
-use super::Book;
+use super::Checker;
 use super::jobs::{State, comes_at};
-use super::lanes::LaneBook;
+use super::lanes::LaneModel;
 use super::order::Waiting;
 use super::pool::Need;
 
 /// A moment by which a turn is needed, the job that needs it, and the reason.
 type Must = (Time, JobId, &'static str);
 
-impl Book {
+impl Checker {
     /// Checks everything that must be true when a turn is over.
     pub(super) fn check_end_of_turn(&mut self, wake_at: Option<Time>) {
         self.check_jobs();
@@ -83,7 +83,7 @@ impl Book {
     }
 
     /// The earliest opening of a call that rises: a risen call needs a smaller gap.
-    fn opening_when_risen(&self, lane: &LaneBook, call: &Waiting, group: Time) -> Time {
+    fn opening_when_risen(&self, lane: &LaneModel, call: &Waiting, group: Time) -> Time {
         let age_after = self.setup.settings.age_after;
         let steps = self.now.time.since(call.joined_at).0 / age_after.0;
         let rise = |n: u64| {
@@ -141,7 +141,7 @@ impl Book {
                 }
                 let told = |attempt| {
                     let lane = self.lanes.get(&call.lane);
-                    lane.and_then(|lane| lane.find(attempt)).is_some_and(|known| known.told)
+                    lane.and_then(|lane| lane.find(attempt)).is_some_and(|found| found.told)
                 };
                 if matches!(call.state, State::Running(attempt) if told(attempt)) {
                     broken.push((
@@ -223,14 +223,14 @@ impl Book {
                 continue;
             };
             for call in calls {
-                let book = &self.jobs[&call.id.job].calls[usize::from(call.id.index)];
-                if book.max_wait.is_none() {
+                let model = &self.jobs[&call.id.job].calls[usize::from(call.id.index)];
+                if model.max_wait.is_none() {
                     continue;
                 }
                 let opens = lane.opening_for(call.priority, call.priority, call.cost);
                 let opens = opens.max(self.group_opening(lane.limits(), call.cost));
                 let wait = opens.since(self.now.time);
-                if book.max_wait.is_some_and(|budget| wait > budget) {
+                if model.max_wait.is_some_and(|budget| wait > budget) {
                     broken.push(format!("{name}: job {} would have to wait {wait}", call.id.job));
                 }
             }

@@ -1,6 +1,6 @@
 //! The version that `paceline --version` prints: of the package, and of the commit it is built from.
 //!
-//! In a checkout git is asked. Without one, PACELINE_COMMIT and SOURCE_DATE_EPOCH say it, as a
+//! In a checkout git is asked. Without one, `PACELINE_COMMIT` and `SOURCE_DATE_EPOCH` say it, as a
 //! container's build has no `.git`. A published package, built without them, has the version alone.
 //! Changes that are not committed do not show: to notice them, every build would have to run this.
 

@@ -25,7 +25,7 @@ use crate::worker::{Call, Worker};
 ///
 /// let builder = Paceline::in_memory().lane(Lane::new("disk").in_flight(4)).worker(
 ///     "digest",
-///     blocking(|call: Call| {
+///     blocking(|call: &Call| {
 ///         let bytes = std::fs::read(call.payload::<String>()?)?;
 ///         Outcome::done(bytes.len())
 ///     }),
@@ -34,7 +34,7 @@ use crate::worker::{Call, Worker};
 /// ```
 pub fn blocking<F>(work: F) -> Blocking<F>
 where
-    F: Fn(Call) -> Work + Send + Sync + 'static,
+    F: Fn(&Call) -> Work + Send + Sync + 'static,
 {
     Blocking(Arc::new(work))
 }
@@ -45,21 +45,18 @@ pub struct Blocking<F>(Arc<F>);
 
 impl<F> Worker for Blocking<F>
 where
-    F: Fn(Call) -> Work + Send + Sync + 'static,
+    F: Fn(&Call) -> Work + Send + Sync + 'static,
 {
     async fn run(&self, call: Call) -> Work {
         let (work, span) = (self.0.clone(), tracing::Span::current());
-        // The closure owns the call, and with it the slot, until it returns.
+        // The thread owns the call, and with it the slot, until the closure has returned.
         let ran = tokio::task::spawn_blocking(move || {
             let _in_span = span.enter();
             if call.is_over() {
                 return Err(Late.into());
             }
-            let hold = call.hold();
             call.sending()?;
-            let work = work(call);
-            drop(hold);
-            work
+            work(&call)
         });
         match ran.await {
             Ok(work) => work,

@@ -53,3 +53,24 @@ fn crash_and_resume() {
          calls past the limit: 0\n",
     );
 }
+
+#[test]
+fn state() {
+    check(
+        "state",
+        "request 1: /opticks\n\
+         request 2: /micrographia\n\
+         digest: e94b4fc1\n",
+    );
+}
+
+#[test]
+fn stream() {
+    check(
+        "stream",
+        "found 1704\n\
+         there is no value: catalogue: failed (error): \
+         `soon` is no year: invalid digit found in string\n\
+         there is no value: catalogue: failed (too_old): no catalogue goes back so far\n",
+    );
+}

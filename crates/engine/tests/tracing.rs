@@ -39,7 +39,7 @@ async fn an_attempt_runs_in_a_span_with_its_job_lane_kind_and_number() {
             tokio::task::yield_now().await;
             ask(&call)
         })
-        .worker("block", blocking(|call: Call| ask(&call)))
+        .worker("block", blocking(ask))
         .start()
         .expect("a sound description");
     for kind in ["ask", "block"] {

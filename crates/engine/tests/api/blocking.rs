@@ -18,12 +18,12 @@ struct Gate {
     go_on: Sender<Work>,
 }
 
-fn gate() -> (impl Fn(Call) -> Work + Send + Sync + 'static, Gate) {
+fn gate() -> (impl Fn(&Call) -> Work + Send + Sync + 'static, Gate) {
     let (begin, begun) = mpsc::unbounded_channel();
     let (go_on, wait): (Sender<Work>, Receiver<Work>) = channel();
     let wait = Mutex::new(wait);
-    let worker = move |call: Call| {
-        let _ = begin.send(call);
+    let worker = move |call: &Call| {
+        let _ = begin.send(call.clone());
         let wait = wait.lock().expect("one at a time");
         wait.recv().unwrap_or_else(|_| Outcome::empty())
     };
@@ -36,7 +36,7 @@ fn engine(worker: impl paceline::Worker) -> Paceline {
 
 #[tokio::test]
 async fn a_closure_that_blocks_is_a_worker() {
-    let pace = engine(blocking(|call: Call| {
+    let pace = engine(blocking(|call: &Call| {
         let text: String = call.payload()?;
         let number: u32 = text.parse()?;
         Outcome::done(number + 1)
@@ -51,7 +51,7 @@ async fn a_closure_that_blocks_is_a_worker() {
 
 #[tokio::test]
 async fn j5_a_panic_of_a_closure_is_a_failed_outcome() {
-    let pace = engine(blocking(|_: Call| panic!("no such file")));
+    let pace = engine(blocking(|_: &Call| panic!("no such file")));
     let job = pace.submit(ask("x")).await.expect("accepted");
     let report = soon(job.report()).await.expect("a report");
     assert_eq!(report.calls[0].to_string(), "a: failed (panic): no such file");
@@ -94,7 +94,7 @@ fn a_closure_that_got_no_thread_in_time_is_not_run() {
         let (let_go, wait) = channel::<()>();
         let taken = tokio::task::spawn_blocking(move || wait.recv());
         let counted = runs.clone();
-        let worker = blocking(move |_: Call| {
+        let worker = blocking(move |_: &Call| {
             counted.fetch_add(1, Ordering::Relaxed);
             Outcome::empty()
         });

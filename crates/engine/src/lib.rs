@@ -168,6 +168,8 @@
 //! [`Builder::start`] was called. Every attempt runs in a [`tracing`] span named `attempt`, with the
 //! fields `job`, `lane`, `kind` and `attempt`.
 
+// Only where documentation is made: a build from the crates alone needs no `docs`.
+#[cfg(any(doc, doctest))]
 #[doc = include_str!("../library.md")]
 pub mod guide {}
 

@@ -68,9 +68,12 @@ async fn l5_a_cancelled_closure_keeps_its_slot_until_it_returns() {
     assert_eq!(soon(pace.cancel(id)).await.expect("running"), Cancelled::Job);
     let report = soon(first.report()).await.expect("a report");
     assert_eq!(report.calls[0].outcome, CallOutcome::Cancelled);
-    while !call.is_over() {
-        tokio::task::yield_now().await;
-    }
+    let over = async {
+        while !call.is_over() {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(over).await;
     // The lane takes one call at a time, and that one is still there.
     drop(call);
     for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! One question to several services: stage by stage, until somebody knows, and never twice.
+//! One question to several upstreams: stage by stage, until one of them knows, and never twice.
 
 use paceline::{Call, Job, Lane, Outcome, Paceline, Work};
 
@@ -6,7 +6,7 @@ async fn ask(call: Call) -> Work {
     match call.lane() {
         "shelf" => Outcome::empty(),
         "crossref" => Outcome::done("10.1000/182"),
-        // Takes for ever to answer.
+        // Never answers.
         _ => std::future::pending().await,
     }
 }

@@ -1,4 +1,4 @@
-//! Three jobs on one lane, at the pace that its service asks for.
+//! Three jobs on one lane, at the pace that its upstream asks for.
 
 use paceline::{Call, Job, Lane, Outcome, Paceline};
 
@@ -7,7 +7,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pace = Paceline::in_memory()
         .lane(Lane::new("crossref").every("50ms").limit("1000/h"))
         .worker("lookup", |call: Call| async move {
-            // Here goes the one request; an error with `?` is tried again by itself.
+            // Here goes the one request; an error with `?` is retried.
             let title: String = call.payload()?;
             Outcome::done(title.to_uppercase())
         })

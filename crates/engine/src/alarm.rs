@@ -1,4 +1,4 @@
-//! Alarm: attempts that were promised ahead of their moment are woken at it (W5).
+//! Alarm: wakes attempts that were promised ahead of their moment (W5).
 //!
 //! A thread of its own, because the runtime's timers are good to a millisecond or two, and a commit
 //! in the driver may take longer than that.
@@ -25,12 +25,12 @@ impl Alarm {
     pub(crate) fn start(clock: Arc<Clock>) -> Alarm {
         let (bells, inbox) = channel();
         let name = "paceline-alarm".to_string();
-        // Without the thread nobody rings, and sleepers fall back on the runtime's timers.
+        // Without the thread, sleepers fall back on the runtime's timers.
         let _ = std::thread::Builder::new().name(name).spawn(move || ring(&inbox, &clock));
         Alarm(bells)
     }
 
-    /// Resolves at the moment `at`, or early with an error if nobody rings.
+    /// Resolves at the moment `at`, or early with an error if there is no thread.
     pub(crate) fn at(&self, at: Time, attempt: AttemptId) -> oneshot::Receiver<()> {
         let (sleeper, rung) = oneshot::channel();
         let _ = self.0.send(Bell { at, attempt, sleeper });
@@ -46,7 +46,7 @@ fn ring(inbox: &Receiver<Bell>, clock: &Clock) {
             && first.key() <= &(now, AttemptId(u64::MAX))
         {
             let sleeper: oneshot::Sender<()> = first.remove();
-            // Whoever was aborted meanwhile does not listen.
+            // An attempt that was aborted in the meantime does not listen.
             let _ = sleeper.send(());
         }
         let bell = match sleepers.first_key_value() {

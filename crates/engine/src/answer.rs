@@ -1,4 +1,4 @@
-//! Looks into the engine: what callers see of it between two turns.
+//! Looks into the engine: the state that callers see between two turns.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use paceline_store::{Cursor, JobFilter, Store, StoreError, StoredJob};
 
 use crate::turn::Machine;
 
-/// Jobs looked at for one page of a list: more would hold up everybody else.
+/// Jobs looked at for one page of a list: more would hold up the loop.
 const MOST_LISTED: usize = 2_000;
-/// Jobs that are read at once for it.
+/// Jobs that are read at once for a page.
 const MOST_READ: usize = 20;
-/// Bytes of values that are read for one page, about.
+/// Bytes of values, roughly, after which a page ends.
 const LARGEST_PAGE: usize = 8 << 20;
-/// Events in one answer.
+/// Events in one answer at most.
 const MOST_EVENTS: usize = 1_000;
 
 /// The engine between two turns: what it shows is durable.
@@ -29,24 +29,25 @@ pub struct View<'a> {
 /// A job as it stands.
 #[derive(Clone, Debug)]
 pub struct JobView {
-    /// What was submitted, and its report if it has one.
+    /// The job as it was submitted, and its report if it has one.
     pub stored: StoredJob,
-    /// Waiting, running or what it came to.
+    /// Waiting, running, or how it ended.
     pub state: JobState,
-    /// Why its calls wait, by call number; only for a job that was asked for by itself (W3).
+    /// Why its calls wait, by call number. Filled by [`Paceline::job`](crate::Paceline::job), empty
+    /// in lists.
     pub why: Vec<(u16, Why)>,
 }
 
-/// Which jobs are listed; nothing means any.
+/// The jobs that are listed. A field that is `None` admits all.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// In this state.
+    /// Jobs in this state.
     pub state: Option<JobState>,
-    /// With a call on this lane.
+    /// Jobs with a call on this lane.
     pub lane: Option<Arc<str>>,
-    /// Of this kind.
+    /// Jobs of this kind.
     pub kind: Option<Arc<str>>,
-    /// Of this tenant.
+    /// Jobs of this tenant.
     pub tenant: Option<Arc<str>>,
 }
 
@@ -57,7 +58,7 @@ impl From<Option<JobState>> for Filter {
 }
 
 impl JobView {
-    /// The same without what the answers brought, which may be much.
+    /// Drops the values of its calls, which may be large.
     #[must_use]
     pub fn without_values(mut self) -> JobView {
         let calls = self.stored.report.iter_mut().flat_map(|report| report.calls.iter_mut());
@@ -69,7 +70,7 @@ impl JobView {
         self
     }
 
-    /// The size of what its answers brought.
+    /// The bytes of the values of its calls.
     fn size(&self) -> usize {
         let calls = self.stored.report.iter().flat_map(|report| report.calls.iter());
         let values = calls.filter_map(|call| match &call.outcome {
@@ -81,7 +82,7 @@ impl JobView {
 }
 
 impl Filter {
-    /// Whether a job is one of those.
+    /// Returns `true` if the job passes the filter.
     pub fn fits(&self, job: &JobView) -> bool {
         let spec = &job.stored.record.spec;
         let on = |lane: &Arc<str>| spec.stages.iter().flatten().any(|other| other == lane);

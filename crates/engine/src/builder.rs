@@ -1,4 +1,4 @@
-//! What an engine is told before it runs: its lanes, its workers, its store.
+//! The description of an engine before it runs: its lanes, its workers, its store.
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -20,10 +20,12 @@ use crate::span::IntoSpan;
 use crate::turn::Machine;
 use crate::worker::Worker;
 
-/// Events that a slow subscriber may fall behind before it misses some.
+/// Events by which a slow subscriber may fall behind before it misses some.
 const MOST_EVENTS_BEHIND: usize = 4_096;
 
-/// An engine to be.
+/// The description of an engine, made by [`Paceline::open`] or [`Paceline::in_memory`].
+///
+/// Mistakes in it, such as a span that is none, are errors of [`Builder::start`].
 pub struct Builder {
     path: Option<PathBuf>,
     lanes: Vec<Lane>,
@@ -42,7 +44,7 @@ pub struct Builder {
     beside: Beside,
 }
 
-/// What goes on beside the work.
+/// Parts of the description that are no rules: the heartbeat and the events.
 pub(crate) struct Beside {
     pub(crate) heartbeat: Option<Heartbeat>,
     pub(crate) events: broadcast::Sender<Event>,
@@ -75,21 +77,24 @@ impl Builder {
         }
     }
 
-    /// Adds a lane or a template.
+    /// Adds a lane, or a template whose name ends in `*`.
     #[must_use]
     pub fn lane(mut self, lane: Lane) -> Builder {
         self.lanes.push(lane);
         self
     }
 
-    /// Adds a group.
+    /// Adds a group: limits that several lanes share.
     #[must_use]
     pub fn group(mut self, group: Group) -> Builder {
         self.groups.push(group);
         self
     }
 
-    /// Says who runs calls of this kind.
+    /// Registers the worker that runs calls of this kind.
+    ///
+    /// The kind is stored with every job. A job whose kind has no worker when the engine starts stays
+    /// in the store and waits for a program that has one.
     #[must_use]
     pub fn worker(mut self, kind: &str, worker: impl Worker) -> Builder {
         if self.workers.insert(kind.into(), Arc::new(worker)).is_some() {
@@ -98,21 +103,22 @@ impl Builder {
         self
     }
 
-    /// Adds a service. What it does is up to the worker of the kind [`SERVICE_KIND`].
+    /// Adds a service: work that comes again. The worker of the kind [`SERVICE_KIND`] runs it.
     #[must_use]
     pub fn service(mut self, service: Service) -> Builder {
         self.services.push(service);
         self
     }
 
-    /// Adds a roster.
+    /// Adds a roster: a list of services that are run in turn.
     #[must_use]
     pub fn roster(mut self, roster: Roster) -> Builder {
         self.rosters.push(roster);
         self
     }
 
-    /// Workers that are always there, and at most (Q3).
+    /// Sets the size of the pool: `base` slots that are always there, and `max` slots when the queue
+    /// grows; 10 and 20 by default. The first running call of each lane takes no slot.
     #[must_use]
     pub fn workers(mut self, base: u32, max: u32) -> Builder {
         match (NonZeroU32::new(base), NonZeroU32::new(max)) {
@@ -125,14 +131,14 @@ impl Builder {
         }
     }
 
-    /// Changes any setting.
+    /// Changes any other setting.
     #[must_use]
     pub fn settings(mut self, change: impl FnOnce(&mut Settings)) -> Builder {
         change(&mut self.settings);
         self
     }
 
-    /// How long finished jobs are kept; 7 days by default.
+    /// How long finished jobs and their reports are kept; 7 days by default.
     #[must_use]
     pub fn keep_finished(mut self, keep: impl IntoSpan) -> Builder {
         match keep.into_span() {
@@ -151,38 +157,39 @@ impl Builder {
         self
     }
 
-    /// Keeps the last events with numbers of their own, so many at least; none by default. Each turn
-    /// that has something to tell is then synced to disk.
+    /// Keeps at least this many of the last events, numbered, for subscribers that come back; none
+    /// by default. Every turn with an event is then synced to disk.
     #[must_use]
     pub fn keep_events(mut self, events: u64) -> Builder {
         self.keep_events = events;
         self
     }
 
-    /// Forgets these notes before anything starts, in the first commit.
+    /// Removes these notes in the first commit, before any call starts.
     #[must_use]
     pub fn forget_notes(mut self, notes: Vec<Arc<str>>) -> Builder {
         self.forget = notes;
         self
     }
 
-    /// Starts no call: for programs that look, submit or cancel, and leave the work to another.
+    /// Starts no call: for programs that look, submit or cancel, and leave the calls to another
+    /// process.
     #[must_use]
     pub fn at_rest(mut self) -> Builder {
         self.at_rest = true;
         self
     }
 
-    /// Opens a store whose log is missing, in the older state that its file holds. Without this such
-    /// a store is refused: it was copied while in use, and what its log held is lost.
+    /// Opens a store whose log is missing in the older state that its file holds. Without this call
+    /// such a store is refused: it was copied while in use, and the changes in its log are lost.
     #[must_use]
     pub fn accept_older(mut self) -> Builder {
         self.accept_older = true;
         self
     }
 
-    /// Does something again and again from within the loop: it shows whoever watches the process
-    /// that the engine itself is alive. It must not block.
+    /// Calls `beat` from within the loop, at least once per span, so that a watchdog of the process
+    /// sees that the engine is alive. It must not block.
     #[must_use]
     pub fn heartbeat(
         mut self,
@@ -206,12 +213,13 @@ impl Builder {
         self
     }
 
-    /// What happens from the very first turn on: see [`Paceline::events`].
+    /// Subscribes to events from the first turn on; see [`Paceline::events`].
     pub fn events(&self) -> broadcast::Receiver<Event> {
         self.beside.events.subscribe()
     }
 
-    /// Opens the store, takes up what it kept, and runs.
+    /// Opens the store, takes up the work in it, and runs. Workers run on the tokio runtime in which
+    /// this is called.
     pub fn start(mut self) -> Result<Paceline, StartError> {
         let setup = self.setup()?;
         let begin = if self.at_rest { Begin::AtRest } else { Begin::Working };
@@ -263,15 +271,14 @@ impl Builder {
             let terms = KindTerms::new(name.clone(), worker.on_crash());
             kinds.push(KindTerms { keeps_worker, ..terms });
         }
-        // The map's order means nothing; the kinds' order shows in nothing either, but tests like
-        // one world to be one world.
+        // The map's order is random; sorted, one description makes one setup.
         kinds.sort_by(|a, b| a.name.cmp(&b.name));
         let services = std::mem::take(&mut self.services);
         let (services, rosters) = service::build(services, std::mem::take(&mut self.rosters))?;
         if self.workers.contains_key(SERVICE_KIND) {
             lanes.push((service::OWN_LANES.into(), service::own_limits()));
         } else if !services.is_empty() {
-            return Err(StartError::NobodyServes);
+            return Err(StartError::NoServiceWorker);
         }
         Ok(Setup { settings: self.settings.clone(), lanes, groups, kinds, services, rosters })
     }
@@ -284,12 +291,12 @@ enum Begin {
     AtRest,
 }
 
-/// What is kept beyond what is needed.
+/// How much is kept of work that is over.
 #[derive(Clone, Debug, Default)]
 struct Keep {
     finished: Span,
     events: u64,
-    /// Notes that are not kept any more.
+    /// Notes to remove.
     not: Vec<Arc<str>>,
 }
 
@@ -314,13 +321,13 @@ fn start(
     Paceline::launch(machine, clock, runtime, workers, (groups, beside)).map_err(StartError::Thread)
 }
 
-/// Why an engine did not start.
+/// An engine that did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A lane or group that cannot be meant.
+    /// The description of a lane or group is invalid.
     #[error(transparent)]
     Lane(#[from] LaneError),
-    /// A lane in a group that nobody described.
+    /// A lane is in a group that is not described.
     #[error(
         "lane `{lane}` is in the group `{group}`, which does not exist: add it, or leave it out"
     )]
@@ -330,10 +337,10 @@ pub enum StartError {
         /// Its group.
         group: String,
     },
-    /// A lane, group or kind twice.
+    /// A lane, group or kind is described twice.
     #[error("{what} `{name}` is described twice")]
     Twice {
-        /// What it is.
+        /// `lane`, `group` or `worker`.
         what: &'static str,
         /// Its name.
         name: String,
@@ -349,25 +356,25 @@ pub enum StartError {
         /// The reason.
         error: SpanError,
     },
-    /// A kind that cannot be one.
+    /// The name of a kind is invalid.
     #[error(transparent)]
     Kind(#[from] paceline_core::NameError),
-    /// Services or rosters that cannot be meant.
+    /// The description of a service or roster is invalid.
     #[error(transparent)]
     Service(#[from] ServiceError),
-    /// Services, and nobody to run them.
+    /// There are services and no worker that runs them.
     #[error("no worker for the kind `{SERVICE_KIND}`: register one, it runs the services")]
-    NobodyServes,
-    /// Settings that contradict each other.
+    NoServiceWorker,
+    /// Two settings contradict each other.
     #[error(transparent)]
     Settings(#[from] SettingsError),
     /// The store cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Nowhere to run workers.
+    /// There is no tokio runtime to run workers on.
     #[error("no tokio runtime here: call `start` from within one")]
     NoRuntime,
-    /// The system gave no thread.
+    /// The system gave no thread for the loop.
     #[error("the system gave no thread for the engine")]
     Thread(#[source] std::io::Error),
 }
@@ -432,7 +439,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_bug_in_the_engine_is_told_as_a_bug_to_everybody_who_waits() {
+    async fn a_bug_in_the_engine_is_told_as_a_bug_to_every_caller_that_waits() {
         let lanes = vec![("a".into(), Limits::default())];
         let setup = Setup { lanes, ..Setup::default() };
         let pace = start(
@@ -443,7 +450,7 @@ mod tests {
             (Begin::Working, Beside::default()),
         )
         .expect("it starts");
-        let told = pace.pause("a").await.expect_err("nobody answers");
+        let told = pace.pause("a").await.expect_err("it has ended");
         assert_eq!(told.to_string(), "the engine has ended because of a bug in it: a bug");
         assert!(matches!(pace.ended().await, Ended::Panicked(_)));
         assert!(pace.stop(std::time::Duration::ZERO).await.is_err());

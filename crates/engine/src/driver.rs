@@ -1,4 +1,4 @@
-//! The one loop: it gathers what happened, takes a turn, and then does what the turn decided.
+//! The one loop: it gathers inputs, takes a turn, and then carries out what the turn decided.
 //! While a commit is on its way to disk the next batch gathers, so commits group by themselves.
 
 use std::collections::HashMap;
@@ -25,35 +25,35 @@ const MOST_GATHERED: usize = 4_096;
 /// While something is due by the wall clock, that clock is looked at this often: it may have been
 /// stepped, or the machine may have slept.
 const CLOCK_CHECK: Span = Span::secs(30);
-/// How long the end waits for what it dropped to be gone; who still holds a slot then keeps it
-/// from nobody in this process.
+/// How long the end waits for dropped attempts to be gone. One that still holds its slot then keeps
+/// it from no call of this process.
 const LET_GO_WITHIN: Span = Span::secs(1);
-/// What follows a turn to forget finished work, when there is much of it: a quarter of what the turn
+/// The time after a turn in which finished work is forgotten: a quarter of the time that the turn
 /// took, within these bounds.
 const FORGET_WITHIN: (Span, Span) = (Span::millis(5), Span::millis(50));
 
-/// What reaches the loop.
+/// A message to the loop.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// Jobs with those who follow them.
+    /// Jobs, each with its follower.
     Submit(Vec<(Submission, mpsc::UnboundedSender<News>)>),
     /// Anything else that changes something.
     Input(Input<Waiter>),
     /// A look at the engine, after the turn.
     Look(Look),
-    /// Somebody follows a job that was submitted earlier, and is answered with how it stands.
+    /// A caller follows a job that was submitted earlier, and is answered with its state.
     Follow(JobId, Follower, oneshot::Sender<Option<JobView>>),
-    /// Somebody follows a job no more.
+    /// A caller no longer follows a job.
     Unfollow(JobId),
-    /// Somebody waits until nothing is left to do.
+    /// A caller waits until no work is left.
     AwaitIdle(oneshot::Sender<()>),
     Started(AttemptId, Time),
-    /// The service has answered an attempt, which started then.
+    /// The upstream has answered an attempt, which started at this moment.
     Answered(AttemptId, Time),
     Told(AttemptId, Option<Time>, AttemptResult),
-    /// An attempt has ended: when it started, and what it brought unless that was told before.
+    /// An attempt has ended: when it started, and its verdict unless that was told before.
     Over(AttemptId, Option<Time>, Option<AttemptResult>),
-    /// No new work; what runs may go on for so long.
+    /// The engine takes no new work; running calls have this long to finish.
     Stop(Span),
 }
 
@@ -82,7 +82,7 @@ impl Message {
     }
 }
 
-/// Something that a caller wants to see.
+/// A caller's look at the engine.
 pub(crate) struct Look(Box<LookFn>);
 
 type LookFn = dyn FnOnce(&mut View<'_>) -> Result<(), StoreError> + Send;
@@ -93,30 +93,30 @@ impl std::fmt::Debug for Look {
     }
 }
 
-/// Who submitted jobs: one follower for each of them, or one caller for all.
+/// The callers of a submission: one follower for each job, or one caller for all of them.
 #[derive(Debug)]
 pub(crate) enum Waiter {
     Followers(Vec<Follower>),
     Caller(Reply<Admissions>),
 }
 
-/// One who hears of a job, until its own deadline; `Time::NEVER` for none (D1).
+/// A caller that hears of a job until its own deadline; `Time::NEVER` for none (D1).
 #[derive(Debug)]
 pub(crate) struct Follower {
     pub(crate) news: mpsc::UnboundedSender<News>,
     pub(crate) deadline: Time,
 }
 
-/// Why the engine is no more.
+/// Why the engine has ended.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Ended {
     /// It was stopped: what is unfinished waits in the store for the next start.
     #[error("the engine has stopped: unfinished work waits in the store for the next start")]
     Stopped,
-    /// The store failed: nothing was answered that was not written.
+    /// The store failed. Nothing was answered that was not written.
     #[error("the engine has ended because its store failed: {0}")]
     Failed(Arc<StoreError>),
-    /// The engine itself panicked: a bug. What was answered is in the store.
+    /// The engine itself panicked, which is a bug. Everything that was answered is in the store.
     #[error("the engine has ended because of a bug in it: {0}")]
     Panicked(Arc<str>),
 }
@@ -127,21 +127,21 @@ pub(crate) struct Driver<S> {
     runner: Runner,
     messages: Receiver<Message>,
     followers: HashMap<JobId, Vec<Follower>>,
-    /// Those who follow a job from the end of this turn on.
+    /// Callers that follow a job from the end of this turn on.
     latecomers: Vec<(JobId, Follower, oneshot::Sender<Option<JobView>>)>,
-    /// What callers want to see after this turn.
+    /// Looks to be taken after this turn.
     looks: Vec<Look>,
     idle: Vec<oneshot::Sender<()>>,
     events: broadcast::Sender<Event>,
     kept: broadcast::Sender<Arc<[Numbered]>>,
     rolls: Rolls,
     commits: Arc<Commits>,
-    /// When what still runs is given up, once a stop was asked for.
+    /// When running calls are dropped, once the engine was told to stop.
     stop_at: Option<Time>,
     heartbeat: Option<Heartbeat>,
 }
 
-/// How many commits there were, and how long they took.
+/// The number of commits, and the time they took.
 #[derive(Debug, Default)]
 pub(crate) struct Commits {
     count: AtomicU64,
@@ -149,7 +149,7 @@ pub(crate) struct Commits {
 }
 
 impl Commits {
-    /// So many by now, the last turn having taken so long.
+    /// Takes note of the number so far, and of the time of the last turn.
     fn count(&self, commits: u64, took: Span) {
         if self.count.swap(commits, Ordering::Relaxed) != commits {
             self.micros.fetch_add(took.0, Ordering::Relaxed);
@@ -161,11 +161,11 @@ impl Commits {
     }
 }
 
-/// Something that the loop does again and again as long as it turns.
+/// A callback that the loop makes as long as it turns.
 pub(crate) struct Heartbeat {
     pub(crate) every: Span,
     pub(crate) beat: Box<dyn FnMut() + Send>,
-    /// When it is due.
+    /// When it is due next.
     pub(crate) at: Time,
 }
 
@@ -204,14 +204,14 @@ impl<S: Store> Driver<S> {
             Ok(Err(error)) => Ended::Failed(Arc::new(error)),
             Err(panic) => Ended::Panicked(panic_text(&*panic)),
         };
-        // Before the followers hear that nobody will answer any more, the reason must be known.
+        // Followers read the reason as soon as their channels close.
         let _ = ended.set(end);
         self.runner.abort_all();
         self.let_go();
     }
 
-    /// Waits until what was dropped is gone, so that the next to open this store finds nothing of
-    /// it on the wire (L5). What it brought at the last moment counts as never told.
+    /// Waits until dropped attempts are gone, so that the next engine on this store finds nothing of
+    /// them on the wire (L5). A verdict that comes at this point is lost.
     fn let_go(&mut self) {
         let until = self.clock.time() + LET_GO_WITHIN;
         while !self.runner.is_idle() {
@@ -236,7 +236,7 @@ impl<S: Store> Driver<S> {
             self.commits.count(self.machine.commits(), took);
             wake_at = done.wake_at;
             self.act(done, reading.now)?;
-            // After the workers and callers have what is theirs, so that it delays only the next turn.
+            // Workers are started and callers answered by now: this delays only the next turn.
             let within = Span(took.0 / 4).clamp(FORGET_WITHIN.0, FORGET_WITHIN.1);
             let until = self.clock.time() + within;
             self.machine.forget(reading.now, || self.clock.time() >= until)?;
@@ -251,7 +251,7 @@ impl<S: Store> Driver<S> {
         }
     }
 
-    /// Waits for something to happen, or for its time; takes whatever else is there already.
+    /// Waits for a message or for `wake_at`, and takes all messages that are there.
     fn gather(&mut self, inbox: &mut Vec<Message>, wake_at: Option<Time>) {
         let wait = wake_at.map_or(CLOCK_CHECK, |at| at.since(self.clock.time()));
         let by_wall = self.machine.core().waits_for_wall_clock();
@@ -275,7 +275,7 @@ impl<S: Store> Driver<S> {
         }
     }
 
-    /// Shows that the loop turns, when it is time to.
+    /// Makes the heartbeat if it is due.
     fn beat(&mut self) {
         let now = self.clock.time();
         if let Some(heartbeat) = self.heartbeat.as_mut().filter(|it| it.at <= now) {
@@ -284,7 +284,7 @@ impl<S: Store> Driver<S> {
         }
     }
 
-    /// Turns messages into what the machine takes; what it need not know is done here.
+    /// Turns messages into inputs of the machine, and handles those that it need not know.
     fn inputs(&mut self, inbox: &mut Vec<Message>, now: Time) -> Vec<Input<Waiter>> {
         let mut inputs = Vec::with_capacity(inbox.len() + 8);
         for message in inbox.drain(..) {
@@ -387,14 +387,14 @@ impl<S: Store> Driver<S> {
 
     fn add_follower(&mut self, job: JobId, follower: Follower) {
         let followers = self.followers.entry(job).or_default();
-        // Those who left are forgotten whenever the list would have to grow.
+        // Followers that have gone are dropped whenever the list would have to grow.
         if followers.len() == followers.capacity() {
             followers.retain(|follower| !follower.news.is_closed());
         }
         followers.push(follower);
     }
 
-    /// A follower whose deadline passed before it could follow gets what there is at once.
+    /// A follower whose deadline passed before it could follow gets the partial report at once.
     fn add_latecomer(&mut self, job: JobId, follower: Follower) {
         let now = self.clock.reading().now;
         match self.machine.core().partial(job, now).filter(|_| follower.deadline <= now.time) {
@@ -403,7 +403,7 @@ impl<S: Store> Driver<S> {
         }
     }
 
-    /// The job goes on, and some of its callers have run out of time.
+    /// Tells callers that have run out of time while the job goes on.
     fn tell_partial(&mut self, partial: &Arc<Report>) {
         let Some(followers) = self.followers.get_mut(&partial.job) else { return };
         followers.retain(|follower| {
@@ -415,7 +415,7 @@ impl<S: Store> Driver<S> {
         });
     }
 
-    /// Lets go of followers that have gone, so that a job nobody follows costs nothing here.
+    /// Drops followers that have gone, so that a job without followers costs nothing here.
     fn unfollow(&mut self, job: JobId) {
         if let Some(followers) = self.followers.get_mut(&job) {
             followers.retain(|follower| !follower.news.is_closed());

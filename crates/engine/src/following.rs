@@ -1,4 +1,4 @@
-//! A caller's view of its job: outcomes as they come, then the report.
+//! A followed job: its outcomes as they come, then its report.
 
 use std::pin::Pin;
 use std::sync::mpsc::Sender;
@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use crate::driver::{Ended, Message};
 
-/// What a follower hears. Boxed, because a channel makes room for many of them at once and
+/// News for a follower. Boxed, because a channel makes room for many of them at once and
 /// hardly ever holds more than one.
 #[derive(Debug)]
 pub(crate) enum News {
@@ -22,7 +22,9 @@ pub(crate) enum News {
     Finished(Arc<Report>),
 }
 
-/// A job under way. Dropping it changes nothing: the job goes on.
+/// A job under way: a stream of the outcomes of its calls, and then its report.
+///
+/// Dropping it changes nothing: the job goes on.
 #[derive(Debug)]
 pub struct Following {
     pub(crate) admission: Admission,
@@ -44,12 +46,12 @@ impl Drop for Following {
 }
 
 impl Following {
-    /// Its number.
+    /// The number of the job.
     pub fn id(&self) -> JobId {
         self.job
     }
 
-    /// Whether it is a new job or joined one that is under way (D1).
+    /// How it was admitted: as a new job, or joined to one that is under way.
     pub fn admission(&self) -> Admission {
         self.admission.clone()
     }
@@ -71,8 +73,9 @@ impl Following {
         Poll::Ready(None)
     }
 
-    /// The report, once every call has its outcome; or, if the deadline of this caller passes
-    /// while the job goes on for others, what there is by then, marked [`partial`](Report::partial).
+    /// Waits for the report, which comes when every call has its outcome. If the deadline of this
+    /// caller passes while the job goes on for other callers, the report holds what there is by then
+    /// and is marked [`partial`](Report::partial).
     pub async fn report(mut self) -> Result<Arc<Report>, Ended> {
         while self.next().await.is_some() {}
         self.report.clone().ok_or_else(|| end(&self.ended))
@@ -88,7 +91,7 @@ impl Stream for Following {
     }
 }
 
-/// Why nobody answers any more.
+/// Why there is no answer any more.
 pub(crate) fn end(ended: &OnceLock<Ended>) -> Ended {
     ended.get().cloned().unwrap_or(Ended::Stopped)
 }
@@ -106,45 +109,45 @@ fn told(wait: Option<Span>) -> String {
     match wait {
         Some(wait) => {
             let wait = Span::millis(wait.as_millis() + 1);
-            format!(": its lane has no place for it for {wait}")
+            format!(": its lane has no room for it for {wait}")
         }
         None => ": its lane is paused".to_string(),
     }
 }
 
-/// Why a job is not under way.
+/// A job that was not submitted.
 #[derive(Debug, thiserror::Error)]
 pub enum NotSubmitted {
-    /// It was described wrongly.
+    /// Its description is invalid.
     #[error(transparent)]
     Described(#[from] crate::job::JobError),
     /// It can never be accepted as it is.
     #[error(transparent)]
     Unacceptable(#[from] SubmitError),
-    /// No room for it now: its lane, or the whole queue, holds as many waiting calls as it may.
+    /// There is no room for it now: its lane, or the whole queue, is full.
     #[error("{}", full(lane.as_deref()))]
     Full {
-        /// The lane that has no room; without it the whole queue has none.
+        /// The lane that is full; `None` if the whole queue is.
         lane: Option<Arc<str>>,
-        /// When room is likely; unknown where the lane is paused, or where only running calls hold
-        /// it.
+        /// When room is likely. Unknown if the lane is paused, or if only running calls keep it
+        /// closed.
         retry_at: Option<std::time::SystemTime>,
     },
-    /// Its lanes would not let it start in time (see [`Job::in_time`](crate::Job::in_time)).
+    /// Its lanes would not let it start in time; see [`Job::in_time`](crate::Job::in_time).
     #[error("it would not start in time{}", told(*.wait))]
     TooLate {
-        /// How long it would wait, if anybody knows.
+        /// How long it would wait; `None` if its lane is paused.
         wait: Option<Span>,
         /// When it would be in time again.
         retry_at: Option<std::time::SystemTime>,
     },
-    /// The same work is under way, and the caller wanted no such thing (D1).
+    /// A job with the same key is under way, and this one was not to join it.
     #[error("job {0} is the same work and is not finished")]
     Duplicate(JobId),
     /// There is no such service.
     #[error(transparent)]
     UnknownService(#[from] UnknownService),
-    /// Nobody is there to take it.
+    /// The engine has ended.
     #[error(transparent)]
     Ended(#[from] Ended),
 }

@@ -1,4 +1,4 @@
-//! A job as a program describes it.
+//! The description of a job.
 
 use std::num::{NonZeroU16, NonZeroU32};
 use std::time::{Duration, SystemTime};
@@ -8,21 +8,23 @@ use serde::Serialize;
 
 use crate::span::IntoSpan;
 
-/// A job that was described wrongly.
+/// The description of a job is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
-    /// A span that is none.
+    /// A span of time is invalid.
     #[error(transparent)]
     Span(#[from] SpanError),
-    /// A payload that is not JSON.
+    /// The payload cannot be written as JSON.
     #[error("the payload cannot be written as JSON")]
     Payload(#[from] serde_json::Error),
-    /// Nothing to try, or nothing to pay.
+    /// The cost or the number of attempts is zero.
     #[error("`{0}` must be above zero")]
     Zero(&'static str),
 }
 
-/// What to submit: a kind, a payload, the lanes to visit and the terms.
+/// The description of a job: a kind, a payload, the lanes to visit and the terms.
+///
+/// Mistakes in it, such as a span that is none, are errors of the submission.
 #[derive(Debug)]
 pub struct Job {
     submission: Submission,
@@ -30,7 +32,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// A job of this kind. The payload is handed to its worker.
+    /// A job of this kind. The payload is stored as JSON and handed to the worker of the kind.
     pub fn new(kind: &str, payload: &(impl Serialize + ?Sized)) -> Job {
         let mut spec = JobSpec::new(kind, &[]);
         spec.stages.clear();
@@ -41,7 +43,8 @@ impl Job {
         Job { submission: Submission::new(spec, payload.into()), problem }
     }
 
-    /// Adds a stage: lanes that are asked together, after the stages before found nothing (J3).
+    /// Adds a stage: lanes that are asked together, once the stages before have given no conclusive
+    /// answer.
     #[must_use]
     pub fn on<L: AsRef<str>>(mut self, lanes: impl IntoIterator<Item = L>) -> Job {
         let lanes = lanes.into_iter().map(|lane| lane.as_ref().into()).collect();
@@ -49,68 +52,69 @@ impl Job {
         self
     }
 
-    /// Names the priority.
+    /// Sets the priority; background by default.
     #[must_use]
     pub fn priority(mut self, priority: Priority) -> Job {
         self.submission.priority = Some(priority);
         self
     }
 
-    /// Somebody is waiting at a screen.
+    /// Sets the priority of work that a person waits for. It goes ahead of all other work.
     #[must_use]
     pub fn interactive(self) -> Job {
         self.priority(Priority::Interactive)
     }
 
-    /// A feed is read: one unfinished call per lane is enough (D3).
+    /// Sets the priority of feeds. A second unfinished call of that kind on a lane is a duplicate.
     #[must_use]
     pub fn rss(self) -> Job {
         self.priority(Priority::Rss)
     }
 
-    /// Stops at the first conclusive outcome (J2).
+    /// Ends the job at the first conclusive outcome. Other calls are skipped, or aborted.
     #[must_use]
     pub fn first_conclusive(mut self) -> Job {
         self.submission.spec.until = Until::Conclusive;
         self
     }
 
-    /// Says that jobs with this key are the same work (D1).
+    /// Sets the key: of jobs with the same key only one is unfinished at a time. A second one joins
+    /// it, unless [`Job::on_duplicate`] says otherwise.
     #[must_use]
     pub fn key(mut self, key: impl AsRef<[u8]>) -> Job {
         self.submission.spec.key = Some(key.as_ref().into());
         self
     }
 
-    /// The same, among jobs not yet due (D2).
+    /// Sets a key that counts only among jobs that are not yet due.
     #[must_use]
     pub fn schedule_key(mut self, key: impl AsRef<[u8]>) -> Job {
         self.submission.spec.schedule_key = Some(key.as_ref().into());
         self
     }
 
-    /// What becomes of it if the same work is under way; it joins by default.
+    /// Sets what happens if a job with the same key is under way; it joins by default.
     #[must_use]
     pub fn on_duplicate(mut self, choice: OnDuplicate) -> Job {
         self.submission.spec.on_duplicate = choice;
         self
     }
 
-    /// Answers are kept and found under this key, lane by lane (C1).
+    /// Sets the key under which answers are cached, lane by lane.
     #[must_use]
     pub fn cache_key(mut self, key: impl AsRef<[u8]>) -> Job {
         self.submission.spec.cache_key = Some(key.as_ref().into());
         self
     }
 
-    /// Tenants take turns (P4).
+    /// Sets the tenant. Within one priority of a lane, tenants take turns.
     #[must_use]
     pub fn tenant(mut self, name: &str) -> Job {
         self.submission.spec.tenant = Some(name.into());
         self
     }
 
-    /// What one attempt costs in every window (L3).
+    /// Sets what one attempt counts in every window of its lane; 1 by default.
     #[must_use]
     pub fn cost(mut self, cost: u32) -> Job {
         match NonZeroU32::new(cost) {
@@ -120,7 +124,7 @@ impl Job {
         self
     }
 
-    /// Attempts in all (R1).
+    /// Sets the number of attempts per call, the first included; 3 by default.
     #[must_use]
     pub fn attempts(mut self, attempts: u16) -> Job {
         match NonZeroU16::new(attempts) {
@@ -142,7 +146,8 @@ impl Job {
         self
     }
 
-    /// The bound of the first wait before a retry (R1).
+    /// Sets the longest wait before the first retry; 1 s by default. It doubles with each retry, and
+    /// the wait itself is random below it.
     #[must_use]
     pub fn backoff(self, first: impl IntoSpan) -> Job {
         self.span(first, |job, span| {
@@ -151,46 +156,48 @@ impl Job {
         })
     }
 
-    /// Skips lanes that stay closed for longer (W1).
+    /// Skips a call at once if its lane stays closed for longer than this. Waiting behind other calls
+    /// does not count.
     #[must_use]
     pub fn max_wait(self, wait: impl IntoSpan) -> Job {
         self.span(wait, |job, span| job.spec.max_wait = Some(span))
     }
 
-    /// Skips calls that have not started so long after joining the queue (W1).
+    /// Skips calls that have not started within this time after joining the queue.
     #[must_use]
     pub fn start_within(self, budget: impl IntoSpan) -> Job {
         self.span(budget, |job, span| job.spec.start_within = Some(span))
     }
 
-    /// Refuses it at once if its lanes would not let it start within `start_within`.
+    /// Refuses the job at once if its lanes would not let it start within
+    /// [`start_within`](Job::start_within).
     #[must_use]
     pub fn in_time(mut self) -> Job {
         self.submission.in_time = true;
         self
     }
 
-    /// Reports what it has after so long (W2). A caller that joins the same work keeps its own
-    /// deadline, and gets what there is by then.
+    /// Sets the time after which the job reports what it has and withdraws the rest. A caller that
+    /// joins the same work keeps its own deadline, and gets what there is by then.
     #[must_use]
     pub fn deadline(self, after: impl IntoSpan) -> Job {
         self.span(after, |job, span| job.deadline = Some(span))
     }
 
-    /// Starts so long after its submission, whatever becomes of the wall clock meanwhile (W5).
+    /// Starts the job this long after its submission, even if the wall clock is set in the meantime.
     #[must_use]
     pub fn delay(self, delay: impl IntoSpan) -> Job {
         self.span(delay, |job, span| job.due = Due::In(span))
     }
 
-    /// Starts at this moment of the wall clock (W5).
+    /// Starts the job at this moment of the wall clock.
     #[must_use]
     pub fn due(mut self, at: SystemTime) -> Job {
         self.submission.due = Due::At(crate::clock::wall_moment(at));
         self
     }
 
-    /// How long after its submission its deadline is, if it has one.
+    /// The time from its submission to its deadline, if it has one.
     pub fn time_limit(&self) -> Option<Duration> {
         self.submission.deadline.map(Into::into)
     }

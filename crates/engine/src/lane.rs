@@ -1,4 +1,4 @@
-//! Lanes and groups as a program describes them.
+//! The descriptions of lanes and groups.
 
 use std::num::NonZeroU32;
 
@@ -9,7 +9,7 @@ use paceline_core::{
 
 use crate::span::{IntoRate, IntoSpan};
 
-/// A description that cannot be meant, with the lane or group it is about.
+/// The description of a lane or group is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("lane or group `{name}`: {problem}")]
 pub struct LaneError {
@@ -39,7 +39,24 @@ enum Problem {
     GapShare,
 }
 
-/// One outside service and its limits. A name that ends in `*` is a template: `host:*`.
+/// The description of one upstream and its limits.
+///
+/// A lane limits nothing that it does not name, except that it takes one call at a time. A name that
+/// ends in `*` is a template: `host:*` makes a lane for each name that begins with `host:`.
+///
+/// Mistakes in it, such as a span that is none, are errors of the start.
+///
+/// ```
+/// use paceline::{Lane, Priority};
+///
+/// let lane = Lane::new("crossref")
+///     .every("1s")
+///     .limit("1000/h")
+///     .keep(Priority::Interactive, 0.2)
+///     .in_flight(2)
+///     .timeout("30s");
+/// # drop(lane);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Lane {
     name: String,
@@ -53,7 +70,7 @@ impl Lane {
         Lane::with_limits(name, Limits::default())
     }
 
-    /// A lane with limits from elsewhere, such as a configuration file.
+    /// A lane with limits that were made elsewhere, such as by a configuration file.
     pub fn with_limits(name: &str, limits: Limits) -> Lane {
         let problem = check_name("lane", name).err().map(Problem::from);
         Lane { name: name.to_string(), limits, problem }
@@ -70,15 +87,15 @@ impl Lane {
         self
     }
 
-    /// The gap between calls (L1).
+    /// Sets the gap from the start of one call to the start of the next.
     #[must_use]
     pub fn every(self, gap: impl IntoSpan) -> Lane {
         self.change(gap.into_span(), |limits, gap| limits.every = Some(gap))
     }
 
-    /// By priority, interactive first: the part of the gap that its calls need, from 0 to 1. Without
-    /// it the gap holds for every priority. Windows, cooldowns, groups and limits that the upstream
-    /// announced are never shortened.
+    /// Sets the part of the gap that calls of each priority need, from 0 to 1, interactive first. By
+    /// default the gap holds for every priority. Windows, cooldowns, groups and limits that the
+    /// upstream announced are never shortened.
     #[must_use]
     pub fn gap_share(self, shares: [f64; 4]) -> Lane {
         let [Some(a), Some(b), Some(c), Some(d)] = shares.map(Portion::from_f64) else {
@@ -87,20 +104,21 @@ impl Lane {
         self.change(Ok::<_, Problem>([a, b, c, d]), |limits, shares| limits.gap_share = shares)
     }
 
-    /// Measures the gap from the finish of a call, not from its start (L2).
+    /// Measures the gap from the finish of a call, not from its start.
     #[must_use]
     pub fn gap_from_finish(mut self) -> Lane {
         self.limits.gap_from = GapFrom::Finish;
         self
     }
 
-    /// So many calls per window; may be said several times (L3).
+    /// Adds a window: at most this many calls in any span of its length, however placed. A lane may
+    /// have several.
     #[must_use]
     pub fn limit(self, rate: impl IntoRate) -> Lane {
         self.change(rate.into_rate(), |limits, rate| limits.windows.push(Window::new(rate)))
     }
 
-    /// Of the last limit, the part that only this priority and higher ones may spend (L11).
+    /// Keeps a part of the last limit for calls of this priority and of higher ones.
     #[must_use]
     pub fn keep(mut self, priority: Priority, part: f64) -> Lane {
         match (Portion::from_f64(part), self.limits.windows.last_mut()) {
@@ -111,7 +129,7 @@ impl Lane {
         self
     }
 
-    /// Calls at once (L1).
+    /// Sets how many calls may be under way at once; 1 by default.
     #[must_use]
     pub fn in_flight(mut self, calls: u32) -> Lane {
         match NonZeroU32::new(calls) {
@@ -121,16 +139,16 @@ impl Lane {
         self
     }
 
-    /// How much longer one call may be on its way to the service than another: gaps and windows are
-    /// longer by this, so that they hold where calls arrive and not only where they start (L4).
-    /// Without it: 2 ms, or a 500th of the shortest window or gap if that is less.
+    /// Sets the network jitter to allow for. It is added to every gap and window, so that limits hold
+    /// where requests arrive; by default 2 ms, or a 500th of the shortest window or gap if that is
+    /// less.
     #[must_use]
     pub fn slack(self, slack: impl IntoSpan) -> Lane {
         self.change(slack.into_span(), |limits, slack| limits.slack = Some(slack))
     }
 
-    /// Calls that may wait on this lane; a submission beyond it is refused, and a tenth is kept for
-    /// interactive work. Without it: [`Settings::lane_waiting`](crate::Settings::lane_waiting).
+    /// Sets how many calls may wait on this lane; further ones are refused. The last tenth is for
+    /// interactive work. By default [`Settings::lane_waiting`](crate::Settings::lane_waiting).
     #[must_use]
     pub fn max_waiting(mut self, calls: u32) -> Lane {
         match std::num::NonZeroU32::new(calls) {
@@ -140,20 +158,20 @@ impl Lane {
         self
     }
 
-    /// How long one attempt may take.
+    /// Sets how long one attempt may take; 60 s by default.
     #[must_use]
     pub fn timeout(self, timeout: impl IntoSpan) -> Lane {
         self.change(timeout.into_span(), |limits, timeout| limits.timeout = Some(timeout))
     }
 
-    /// The group whose limits hold too (L9).
+    /// Puts the lane into a group, whose limits hold too.
     #[must_use]
     pub fn group(mut self, name: &str) -> Lane {
         self.limits.group = Some(name.to_string());
         self
     }
 
-    /// Its name and limits, if they can be meant.
+    /// The name and the limits, if the description is valid.
     pub fn build(self) -> Result<(String, Limits), LaneError> {
         let problem = self.problem.or_else(|| self.limits.check().err().map(Problem::from));
         match problem {
@@ -163,7 +181,7 @@ impl Lane {
     }
 }
 
-/// Limits that several lanes share (L9).
+/// The description of limits that several lanes share. A call needs its lane and its group open.
 #[derive(Clone, Debug)]
 pub struct Group {
     name: String,
@@ -177,13 +195,13 @@ impl Group {
         Group::with_limits(name, GroupLimits::default())
     }
 
-    /// A group with limits from elsewhere.
+    /// A group with limits that were made elsewhere.
     pub fn with_limits(name: &str, limits: GroupLimits) -> Group {
         let problem = check_name("group", name).err().map(Problem::from);
         Group { name: name.to_string(), limits, problem }
     }
 
-    /// The gap between calls of any of its lanes.
+    /// Sets the gap between calls of any of its lanes.
     #[must_use]
     pub fn every(mut self, gap: impl IntoSpan) -> Group {
         match gap.into_span() {
@@ -193,7 +211,7 @@ impl Group {
         self
     }
 
-    /// So many calls per window over all its lanes.
+    /// Adds a window over the calls of all its lanes.
     #[must_use]
     pub fn limit(mut self, rate: impl IntoRate) -> Group {
         match rate.into_rate() {
@@ -203,7 +221,7 @@ impl Group {
         self
     }
 
-    /// Its name and limits, if they can be meant.
+    /// The name and the limits, if the description is valid.
     pub fn build(self) -> Result<(String, GroupLimits), LaneError> {
         let problem = self.problem.or_else(|| self.limits.check().err().map(Problem::from));
         match problem {

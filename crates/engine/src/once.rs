@@ -1,5 +1,4 @@
-//! Work that is handed in once, however often its caller repeats itself: what became of it is
-//! remembered in the very commit that accepts it.
+//! Submissions that may be repeated: their result is remembered in the commit that accepts them.
 
 use std::collections::BTreeMap;
 
@@ -8,35 +7,36 @@ use serde::{Deserialize, Serialize};
 
 use crate::following::NotSubmitted;
 
-/// Where it is remembered: among the answers of a lane that no lane can be.
+/// The lane under which results are remembered, among cached answers. No lane has this name.
 pub(crate) const PLACE: &str = "";
 
-/// Under which name a submission is remembered.
+/// The name under which a submission is remembered, so that a caller may repeat it.
 #[derive(Clone, Debug)]
 pub struct Once {
-    /// The caller's name for it.
+    /// The name, chosen by the caller.
     pub name: Blob,
-    /// What it was told with it, to be compared.
+    /// A mark of the submission, to tell a repetition from another submission with the same name.
     pub mark: String,
-    /// For how long.
+    /// How long it is remembered.
     pub keep: Span,
-    /// What was refused before it came here, and why, by its place in the whole list.
+    /// Jobs that were refused before the submission, and why, by their place in the whole list.
     pub refused: BTreeMap<usize, String>,
-    /// How it is put into words that a job cannot be accepted.
+    /// Makes the text that is remembered for a job that cannot be accepted.
     pub words: fn(&NotSubmitted) -> String,
 }
 
-/// What became of an earlier submission.
+/// The result of an earlier submission.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Remembered {
-    /// What was told with it.
+    /// Its mark.
     pub mark: String,
-    /// What became of each job of the whole list: its admission, or why it can never be accepted.
+    /// For each job of the whole list its admission, or why it can never be accepted.
     pub jobs: Vec<Result<Admission, String>>,
 }
 
 impl Once {
-    /// What is to be remembered. If nothing was accepted, its caller may well try again.
+    /// The write that remembers it. If no job was accepted nothing is remembered, and the caller may
+    /// try again.
     pub(crate) fn write(
         self,
         admissions: &[Result<Admission, SubmitError>],

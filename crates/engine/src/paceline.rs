@@ -1,4 +1,4 @@
-//! The engine as programs embed it: a handle to the loop.
+//! The handle of a running engine.
 
 mod hand_in;
 
@@ -29,15 +29,17 @@ use crate::service::{Roster, Service};
 use crate::span::IntoSpan;
 use crate::turn::{Input, LaneAct, Machine, Reply};
 
-/// Submissions on their way to the loop at most; more wait their turn.
+/// Submissions on their way to the loop at most; further ones wait.
 const MOST_SUBMITTING: usize = 65_536;
-/// Turns whose events a slow reader of them may fall behind.
+/// Turns by which a slow reader of their events may fall behind.
 const MOST_TURNS_BEHIND: usize = 1_024;
-/// Keys in one question: more are asked for in turns, so that others get theirs in between.
+/// Keys in one look: more of them take several looks, with turns of the loop in between.
 const MOST_KEYS: usize = 1_000;
 
-/// A running engine. Clones are handles to the same one; it stops when it is told to, or when the
-/// last handle is dropped.
+/// A handle to a running engine; clones are handles to the same one.
+///
+/// It stops when it is told to, or when the last handle is dropped. What a method returns is durable:
+/// it survives a crash, if the engine has a file.
 #[derive(Clone, Debug)]
 pub struct Paceline {
     shared: Arc<Shared>,
@@ -63,7 +65,7 @@ impl Drop for Shared {
     }
 }
 
-/// The workers, asked only whether a call applies.
+/// The workers, which a handle asks only whether a call applies.
 struct Applies(Arc<Workers>);
 
 impl std::fmt::Debug for Applies {
@@ -73,12 +75,13 @@ impl std::fmt::Debug for Applies {
 }
 
 impl Paceline {
-    /// An engine whose work survives in this file.
+    /// Describes an engine whose work survives in this file, which is made if there is none.
     pub fn open(path: impl AsRef<Path>) -> Builder {
         Builder::new(Some(path.as_ref().to_path_buf()))
     }
 
-    /// An engine whose work is gone with the process: for tests and for work that may be lost.
+    /// Describes an engine whose work is gone with the process: for tests, and for work that may be
+    /// lost.
     pub fn in_memory() -> Builder {
         Builder::new(None)
     }
@@ -148,8 +151,8 @@ impl Paceline {
         self.answered(answer).await
     }
 
-    /// The answer, or why there is none. A turn that fails lets go of its askers before anybody
-    /// knows why: they wait for the end.
+    /// The answer, or why there is none. A turn that fails drops its callers before the reason is
+    /// set: they wait for the end.
     async fn answered<T>(&self, answer: oneshot::Receiver<T>) -> Result<T, Ended> {
         match answer.await {
             Ok(answer) => Ok(answer),
@@ -161,14 +164,14 @@ impl Paceline {
         self.shared.messages.send(message).map_err(|_| end(&self.shared.ended))
     }
 
-    /// Follows a job that was submitted earlier, be it before a restart; outcomes from now on,
-    /// then the report. Nothing for a job that nobody knows.
+    /// Follows a job that was submitted earlier, even before a restart: outcomes from now on, then
+    /// the report. `None` if there is no such job.
     pub async fn follow(&self, job: JobId) -> Result<Option<Following>, Ended> {
         self.follow_until(job, Time::NEVER).await
     }
 
-    /// The same for a caller whose job was handed in with a deadline, so long from now: if that
-    /// passes while the job goes on for others, the caller gets what there is by then.
+    /// Follows a job for a caller with a deadline, counted from now. If it passes while the job goes
+    /// on for other callers, the report holds what there is by then.
     pub async fn follow_within(
         &self,
         job: JobId,
@@ -195,23 +198,24 @@ impl Paceline {
         self.ask(|to| Input::Cancel(job, to)).await
     }
 
-    /// The same without waiting for the answer, for callers that are on their way out.
+    /// Withdraws from a job without waiting for the answer, for callers that are about to end.
     pub fn withdraw(&self, job: JobId) {
         // An engine that has ended runs nothing.
         let _ = self.send(Message::Input(Input::Cancel(job, Reply::none())));
     }
 
-    /// Submits a finished job again, for the lanes that gave no answer.
+    /// Submits a finished job again, for the lanes that gave no answer. This makes a new job.
     pub async fn retry(&self, job: JobId) -> Result<Admission, RetryError> {
         self.ask(|to| Input::Retry(job, to)).await?
     }
 
-    /// Why each waiting call of a job waits, by call number (W3).
+    /// Why each waiting call of a job waits, by call number; empty for a job that is finished or
+    /// unknown.
     pub async fn why(&self, job: JobId) -> Result<Vec<(u16, Why)>, Ended> {
         self.look(move |view| Ok(view.why(job))).await
     }
 
-    /// One job, finished or not.
+    /// Looks up one job, finished or not.
     pub async fn job(&self, job: JobId) -> Result<Option<JobView>, Ended> {
         self.look(move |view| view.job(job)).await
     }
@@ -221,30 +225,30 @@ impl Paceline {
         self.look(move |view| view.payload(job)).await
     }
 
-    /// How long it is until a moment that the engine named; zero if that has passed.
+    /// The time until a moment of engine time; zero if it has passed.
     pub fn until(&self, moment: Time) -> Duration {
         moment.since(self.shared.clock.time()).into()
     }
 
-    /// How long ago a moment was that the engine named; zero if it is still to come.
+    /// The time since a moment of engine time; zero if it is still to come.
     pub fn passed(&self, moment: Time) -> Duration {
         self.shared.clock.time().since(moment).into()
     }
 
-    /// What the wall clock shows.
+    /// The time of the wall clock.
     pub fn now(&self) -> SystemTime {
         crate::clock::system_time(crate::clock::wall())
     }
 
-    /// The moment of the wall clock at which engine time shows this.
+    /// The moment of the wall clock that belongs to a moment of engine time.
     pub fn wall(&self, moment: Time) -> SystemTime {
         let now = self.shared.clock.reading().now;
         crate::clock::system_time(now.wall_time(moment))
     }
 
-    /// A page of jobs that fit, from there on, and the job after which the next page starts, if there
-    /// is one. `None` begins with the oldest, [`Cursor::NEWEST`] with the newest. A page may be
-    /// short, or empty, though there is a next one: no question looks at more than so many jobs.
+    /// A page of jobs that pass the filter, and the job after which the next page starts, if there is
+    /// one. `None` begins with the oldest job, [`Cursor::NEWEST`] with the newest. A page may be short,
+    /// or empty, although there is a next one: one page looks at 2,000 jobs at most.
     pub async fn list(
         &self,
         from: impl Into<Cursor>,
@@ -255,20 +259,20 @@ impl Paceline {
         self.look(move |view| view.list(from, most, &filter)).await
     }
 
-    /// The jobs with this key: the newest finished one, and the unfinished one.
+    /// The jobs with this key: the newest finished one, and the unfinished one, where they exist.
     pub async fn keyed(&self, key: impl AsRef<[u8]>) -> Result<Vec<JobView>, Ended> {
         let key = key.as_ref().into();
         self.look(move |view| view.keyed(&key)).await
     }
 
-    /// How much there is of everything.
+    /// The figures of the whole engine: waiting, running and finished work.
     pub async fn summary(&self) -> Result<Summary, Ended> {
         self.look(|view| Ok(view.summary())).await
     }
 
-    /// For each key the newest finished job that was submitted with it (D1), as the store has it,
-    /// be there an unfinished one or not: so a long list can be gone through again without doing
-    /// anything twice. Jobs forgotten after `keep_finished` are not found.
+    /// For each key the newest finished job that was submitted with it, whether or not there is an
+    /// unfinished one. So a program can go through a long list again and do nothing twice. Jobs
+    /// forgotten after [`Builder::keep_finished`] are not found.
     pub async fn finished(
         &self,
         keys: impl IntoIterator<Item = impl AsRef<[u8]>>,
@@ -282,22 +286,22 @@ impl Paceline {
         Ok(found)
     }
 
-    /// How all lanes are doing, by name.
+    /// The state of all lanes, by name.
     pub async fn lanes(&self) -> Result<Vec<LaneStatus>, Ended> {
         self.look(|view| Ok(view.lanes())).await
     }
 
-    /// How all services are doing, by name.
+    /// The state of all services, by name.
     pub async fn services(&self) -> Result<Vec<ServiceStatus>, Ended> {
         self.look(|view| Ok(view.services())).await
     }
 
-    /// How all rosters are doing, by name.
+    /// The state of all rosters, by name.
     pub async fn rosters(&self) -> Result<Vec<RosterStatus>, Ended> {
         self.look(|view| Ok(view.rosters())).await
     }
 
-    /// Runs a service now, whatever its timing; one that runs already is joined (S3).
+    /// Runs a service now, whatever its timing. One that runs already is joined.
     pub async fn run_service(&self, name: &str) -> Result<Following, NotSubmitted> {
         let admission = self.ask(|to| Input::RunService(name.into(), to)).await??;
         if let Admission::Refused { lane, retry_at } = admission {
@@ -309,12 +313,12 @@ impl Paceline {
         Ok(following)
     }
 
-    /// Marks a service as never run: it is due at the next check (S1).
+    /// Marks a service as never run: it is due at the next check.
     pub async fn reset_service(&self, name: &str) -> Result<(), ResetServiceError> {
         Ok(self.ask(|to| Input::ResetService(name.into(), to)).await??)
     }
 
-    /// Changes what services and rosters there are; what is under way goes on (S2).
+    /// Replaces all services and rosters. Runs that are under way go on.
     pub async fn set_services(
         &self,
         services: Vec<Service>,
@@ -324,13 +328,13 @@ impl Paceline {
         Ok(self.ask(|to| Input::SetServices(services, rosters, to)).await?)
     }
 
-    /// What is kept under this name, by a worker or by a program.
+    /// The note with this name, kept by a worker or by a program.
     pub async fn note(&self, name: &str) -> Result<Option<Blob>, Ended> {
         let name = name.to_string();
         self.look(move |view| view.note(&name)).await
     }
 
-    /// Keeps something under a name, or nothing any more; durable when it returns.
+    /// Keeps a note under a name, or removes it; durable when it returns.
     pub async fn keep(&self, name: &str, note: Option<&[u8]>) -> Result<(), Ended> {
         let (name, note) = (name.into(), note.map(Into::into));
         self.ask(|to| Input::Keep(name, note, to)).await
@@ -340,28 +344,28 @@ impl Paceline {
         Ok(self.ask(|to| Input::Lane(lane.into(), act, to)).await??)
     }
 
-    /// Stops a lane: what runs goes on, nothing new starts.
+    /// Pauses a lane: running calls go on, no new call starts. A pause survives a restart.
     pub async fn pause(&self, lane: &str) -> Result<(), ControlError> {
         self.act(lane, LaneAct::Pause).await
     }
 
-    /// Lets a paused lane go on.
+    /// Resumes a paused lane.
     pub async fn resume(&self, lane: &str) -> Result<(), ControlError> {
         self.act(lane, LaneAct::Resume).await
     }
 
-    /// Lifts a lane's cooldown, ladder and slow-downs; its limits hold on (L6).
+    /// Lifts the cooldowns and slow-downs of a lane. Its limits still hold.
     pub async fn reset(&self, lane: &str) -> Result<(), ControlError> {
         self.act(lane, LaneAct::Reset).await
     }
 
-    /// Changes the limits of a lane or template from now on, until the engine stops (L11).
+    /// Changes the limits of a lane or template from now on, until the engine stops.
     pub async fn change(&self, lane: Lane) -> Result<(), ChangeError> {
         self.set_limits(lane, LaneAct::Change).await
     }
 
-    /// Adds a lane or template, or changes its limits, until the engine stops. A lane that was known
-    /// before the start, and not configured then, is refused as unknown: its history was not read.
+    /// Adds a lane or template, or changes its limits, until the engine stops. A lane that the store
+    /// knows and that was not described at the start is refused as unknown: its history was not read.
     pub async fn set_lane(&self, lane: Lane) -> Result<(), ChangeError> {
         self.set_limits(lane, LaneAct::Set).await
     }
@@ -380,20 +384,20 @@ impl Paceline {
         Ok(self.act(&lane, act(Box::new(limits))).await?)
     }
 
-    /// What happens from now on, told after it is durable. A subscriber that falls far behind
-    /// misses events and is told how many.
+    /// Subscribes to events from now on. They are sent after they are durable. A subscriber that falls
+    /// far behind misses events, and its receiver says how many.
     pub fn events(&self) -> broadcast::Receiver<Event> {
         self.shared.events.subscribe()
     }
 
-    /// What is kept of the events of each turn, from now on (see [`Builder::keep_events`]). Whoever
-    /// falls behind asks [`Paceline::kept_events`] for the rest.
+    /// Subscribes to the kept events of each turn, from now on; see [`Builder::keep_events`]. A
+    /// subscriber that falls behind gets the rest from [`Paceline::kept_events`].
     pub fn numbered_events(&self) -> broadcast::Receiver<Arc<[Numbered]>> {
         self.shared.kept.subscribe()
     }
 
-    /// Kept events with numbers above `after`, so many at most (1,000), and the number of the next
-    /// one to come. The first may be later than the one after `after`: older ones are forgotten.
+    /// Kept events with numbers above `after`, at most `most` and never more than 1,000, and the number
+    /// of the next event to come. If the first number is not `after + 1`, older events are forgotten.
     pub async fn kept_events(
         &self,
         after: u64,
@@ -402,25 +406,25 @@ impl Paceline {
         self.look(move |view| view.events(after, most)).await
     }
 
-    /// Durable commits since the start: how well submissions share them shows in this.
+    /// The number of durable commits since the start. Submissions at the same time share one.
     pub fn commits(&self) -> u64 {
         self.shared.commits.so_far().0
     }
 
-    /// How long the turns took that these commits ended, all together.
+    /// The time that the turns of these commits took, in all.
     pub fn commit_time(&self) -> Duration {
         self.shared.commits.so_far().1.into()
     }
 
-    /// Resolves when nothing is waiting, running, due or to be retried (B3).
+    /// Resolves when no work is waiting, running, due or to be retried.
     pub async fn idle(&self) -> Result<(), Ended> {
         let (waiter, idle) = oneshot::channel();
         self.send(Message::AwaitIdle(waiter))?;
         self.answered(idle).await
     }
 
-    /// Takes no new work, lets running calls finish within `grace`, and leaves the rest durable
-    /// for the next start. May be called again: the shorter grace counts (B3).
+    /// Stops the engine: it takes no new work, lets running calls finish within `grace`, and leaves
+    /// the rest in the store for the next start. May be called again: the shorter grace counts.
     pub async fn stop(&self, grace: impl IntoSpan) -> Result<(), StopError> {
         let _ = self.send(Message::Stop(grace.into_span()?));
         match self.ended().await {

@@ -15,7 +15,7 @@ pub(crate) struct Payloads {
 }
 
 impl Payloads {
-    /// Keeps a payload if there is room; the store has it anyway.
+    /// Keeps a payload if there is room; the store has it in any case.
     pub(crate) fn keep(&mut self, job: JobId, payload: Blob) {
         if self.bytes + payload.len() <= MOST_BYTES {
             self.bytes += payload.len();

@@ -20,7 +20,7 @@ use crate::driver::{Ended, Message};
 use crate::outcome::{Failed, Late};
 use crate::worker::{AnyWorker, Call, Running};
 
-/// How long an attempt may take on a lane that does not say.
+/// The time that an attempt may take on a lane that sets no timeout.
 pub const DEFAULT_TIMEOUT: Span = Span::secs(60);
 
 /// Workers by kind.
@@ -33,7 +33,7 @@ pub(crate) struct Runner {
     clock: Arc<Clock>,
     messages: Sender<Message>,
     running: HashMap<AttemptId, AbortHandle>,
-    /// Those of them that go on whatever becomes of this process.
+    /// Those of them that outlive this process.
     outlive: HashSet<AttemptId>,
     /// Started when it is first needed.
     alarm: Option<Alarm>,
@@ -84,7 +84,7 @@ impl Runner {
         };
         let timeout = worker.timeout(&call.payload, &call.lane).map(Span::from);
         let timeout = timeout.or(start.timeout).unwrap_or(DEFAULT_TIMEOUT);
-        // Of one that is taken up, part of its time is over.
+        // An attempt that is taken up has used part of its time.
         let passed = start.begun_at.map_or(Span::ZERO, |at| self.clock.time().since(at));
         let timeout = Span(timeout.0.saturating_sub(passed.0));
         if worker.on_crash() == OnCrash::TakeUp {
@@ -92,7 +92,7 @@ impl Runner {
         }
         let moment = self.moment(start.attempt, start.start_at);
         let task = self.runtime.spawn(async move {
-            // Dropped after the worker's future, when everything it held has been let go.
+            // Dropped after the worker's future and everything that it held.
             let attempt = attempt;
             if let Some(moment) = moment {
                 moment.await;
@@ -105,8 +105,7 @@ impl Runner {
         self.running.insert(start.attempt, task.abort_handle());
     }
 
-    /// What an attempt waits for that was promised ahead of its moment: no slow commit can push it
-    /// back any more.
+    /// The wait of an attempt that was promised ahead of its moment: no slow commit delays it.
     fn moment(&mut self, attempt: AttemptId, at: Time) -> Option<impl Future<Output = ()> + use<>> {
         let clock = self.clock.clone();
         if at <= clock.time() {
@@ -123,7 +122,7 @@ impl Runner {
         })
     }
 
-    /// Drops an attempt's future; its ending is told like any other.
+    /// Drops the future of an attempt; its end is told like any other.
     pub(crate) fn abort(&mut self, attempt: AttemptId) {
         if let Some(task) = self.running.get(&attempt) {
             task.abort();
@@ -136,7 +135,7 @@ impl Runner {
         self.outlive.remove(&attempt);
     }
 
-    /// Whether nothing runs that a stop would cut off: what outlives the process is taken up.
+    /// Returns `true` if a stop would cut off no attempt: those that outlive the process are taken up.
     pub(crate) fn may_stop(&self) -> bool {
         self.running.len() == self.outlive.len()
     }
@@ -184,7 +183,7 @@ async fn attend(
         Err(panic) => return panicked(&*panic),
     };
     let told = run_out(&mut work, attempt, timeout).await;
-    // What the future held is let go here; that may panic as well as the work itself.
+    // Dropping what the future holds may panic too.
     match catch_unwind(AssertUnwindSafe(|| drop(work))) {
         Ok(()) => told,
         Err(panic) => panicked(&*panic),
@@ -212,7 +211,7 @@ async fn run_out(work: &mut Running<'_>, attempt: &Attempt, timeout: Span) -> At
         Ok(Err(panicked)) => panicked,
         Err(_) => {
             let answered = attempt.answered.load(Ordering::Relaxed);
-            let lacking = if answered { "answered, but not settled" } else { "no answer" };
+            let lacking = if answered { "answered, but not finished" } else { "no answer" };
             let message = format!("{lacking} in {timeout}");
             Failed::of(Failure::transient("timeout").because(&message)).into_told(false)
         }
@@ -224,14 +223,14 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> AttemptResult {
     Failed::lost(failure).into_told(false)
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> Arc<str> {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("a panic without words").into()
+    text.unwrap_or("a panic without a message").into()
 }
 
-/// One attempt on its way. When the last holder lets go it has ended, and the driver is told.
+/// One attempt under way. It ends, and the driver is told, when its last holder is dropped.
 #[derive(Debug)]
 pub(crate) struct Attempt {
     id: AttemptId,
@@ -240,7 +239,7 @@ pub(crate) struct Attempt {
     start_told: AtomicBool,
     /// Microseconds; zero while nothing was sent.
     started_at: AtomicU64,
-    /// Whether its service has answered in full.
+    /// Whether its upstream has answered in full.
     answered: AtomicBool,
     /// Whether its worker was told that it is too late to send.
     late: AtomicBool,
@@ -278,8 +277,8 @@ impl Attempt {
         Ok(now)
     }
 
-    /// It takes its time: whatever becomes of its call meanwhile, the request was made (J1). Of one
-    /// that is over at once its ending tells.
+    /// The attempt has to wait: its start is told now, so that its request counts even if its call
+    /// ends in the meantime (J1). An attempt that is over at once tells its start with its end.
     fn goes_on(&self) {
         if let Some(at) = self.start() {
             self.tell_start(at);
@@ -294,9 +293,9 @@ impl Attempt {
         }
     }
 
-    /// The service has answered: the driver hears of it at once, and once.
+    /// The upstream has answered: the driver is told at once, and once.
     pub(crate) fn answered(&self) {
-        // What was never sent cannot have been answered.
+        // A request that was never sent has no answer.
         if let Some(started_at) = self.start()
             && !self.answered.swap(true, Ordering::Relaxed)
         {
@@ -304,7 +303,7 @@ impl Attempt {
         }
     }
 
-    /// What it came to: told at once if somebody else still holds the slot, else with its ending.
+    /// Tells the verdict: at once if the slot is still held elsewhere, else with the end.
     fn tell(self: Arc<Attempt>, told: AttemptResult) {
         *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(told);
         if let Err(held) = Arc::try_unwrap(self).map(drop)
@@ -323,7 +322,7 @@ impl Attempt {
         (started_at > 0).then_some(Time(started_at))
     }
 
-    /// Asks the driver something on the worker's behalf.
+    /// Asks the driver on behalf of the worker.
     pub(crate) async fn ask<R>(
         &self,
         (message, answer): (Message, oneshot::Receiver<R>),
@@ -333,7 +332,7 @@ impl Attempt {
     }
 
     fn send(&self, message: Message) {
-        // The driver is gone only when the engine has ended, and then nobody listens.
+        // The driver is gone only when the engine has ended.
         let _ = self.messages.send(message);
     }
 }

@@ -1,4 +1,4 @@
-//! Services and rosters as a program describes them.
+//! The descriptions of services and rosters.
 
 use std::collections::BTreeSet;
 use std::num::{NonZeroU16, NonZeroU32};
@@ -13,12 +13,12 @@ use serde::Serialize;
 
 use crate::span::IntoSpan;
 
-/// Checks are no closer together than this.
+/// The shortest span between two checks of a roster.
 pub const SHORTEST_CHECK: Span = Span::millis(100);
-/// Lanes of services that name none.
+/// The lanes of services that name none.
 pub(crate) const OWN_LANES: &str = "service:*";
 
-/// A description that cannot be meant, with the service or roster it is about.
+/// The description of a service or roster is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} `{name}`: {problem}")]
 pub struct ServiceError {
@@ -39,20 +39,20 @@ enum Problem {
     Payload(String),
     #[error("it is described twice")]
     Twice,
-    #[error("`{0}` is zero: it would never come to an end")]
+    #[error("`{0}` is zero: it would run without end")]
     Zero(&'static str),
     #[error("`check` is shorter than {SHORTEST_CHECK}")]
     ShortCheck,
     #[error("no service named `{0}`: describe it, or take it off the roster")]
     NoService(Arc<str>),
-    #[error("the service `{0}` stands twice on it")]
+    #[error("it lists the service `{0}` twice")]
     ServiceTwice(Arc<str>),
-    #[error("it is one too many: at most {MOST_SERVICES}")]
+    #[error("there are too many: at most {MOST_SERVICES}")]
     TooMany,
 }
 
-/// Work that comes again. What it does is up to the worker of the kind
-/// [`SERVICE_KIND`](crate::services::SERVICE_KIND), which is given its payload.
+/// The description of work that comes again. The worker of the kind
+/// [`SERVICE_KIND`](crate::services::SERVICE_KIND) runs it, and is given its payload.
 #[derive(Clone, Debug)]
 pub struct Service {
     terms: ServiceTerms,
@@ -60,7 +60,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// A service that is due at every check of its roster, and has one attempt then.
+    /// A service that is due at every check of its roster, and has one attempt per run.
     pub fn new(name: &str, payload: &(impl Serialize + ?Sized)) -> Service {
         let name_problem = check_name("service", name).err().map(Problem::from);
         let (payload, problem) = match serde_json::to_vec(payload) {
@@ -82,7 +82,7 @@ impl Service {
         self
     }
 
-    /// Due so long after its last success (S1).
+    /// Makes it due this long after its last success.
     #[must_use]
     pub fn every(mut self, interval: impl IntoSpan) -> Service {
         match interval.into_span() {
@@ -95,7 +95,7 @@ impl Service {
         }
     }
 
-    /// Due at the moments that a cron expression names, as clocks in `zone` show them (S1).
+    /// Makes it due at the moments that a cron expression names, in the time zone `zone`.
     #[must_use]
     pub fn cron(mut self, expression: &str, zone: TimeZone) -> Service {
         match Cron::new(expression, zone) {
@@ -107,14 +107,14 @@ impl Service {
         }
     }
 
-    /// Paced by this lane; else by one of its own, without limits.
+    /// Sets the lane that paces it; by default one of its own, without limits.
     #[must_use]
     pub fn lane(mut self, name: &str) -> Service {
         self.terms.lane = name.into();
         self
     }
 
-    /// Tried again so often in one run if it fails (R1).
+    /// Sets how often a run that fails is retried; 0 by default.
     #[must_use]
     pub fn retries(mut self, retries: u16) -> Service {
         self.terms.attempts = NonZeroU16::MIN.saturating_add(retries);
@@ -122,7 +122,7 @@ impl Service {
     }
 }
 
-/// A named list of services that are run in turn.
+/// The description of a list of services that are run in turn.
 #[derive(Clone, Debug)]
 pub struct Roster {
     terms: RosterTerms,
@@ -130,15 +130,15 @@ pub struct Roster {
 }
 
 impl Roster {
-    /// A roster that looks every minute.
+    /// A roster that checks every minute which of its services are due.
     pub fn new<S: AsRef<str>>(name: &str, services: impl IntoIterator<Item = S>) -> Roster {
         let problem = check_name("roster", name).err().map(Problem::from);
         let services = services.into_iter().map(|service| service.as_ref().into()).collect();
         Roster { terms: RosterTerms { name: name.into(), check: Span::mins(1), services }, problem }
     }
 
-    /// How long it waits between two checks: how often due services are looked for, not how often
-    /// they run (S2).
+    /// Sets how long it waits between two checks: how often it looks for due services, not how often
+    /// they run.
     #[must_use]
     pub fn check(mut self, span: impl IntoSpan) -> Roster {
         match span.into_span() {
@@ -154,12 +154,12 @@ pub fn own_lane(service: &str) -> String {
     OWN_LANES.replace('*', service)
 }
 
-/// The limits of a lane that only paces one service: its failures are its own.
+/// The limits of a lane that paces one service only. The failures of that service close nothing.
 pub(crate) fn own_limits() -> Limits {
     Limits { fail_after: NonZeroU32::MAX, ..Limits::default() }
 }
 
-/// Services and rosters that fit together.
+/// Checks that services and rosters fit together.
 pub(crate) fn build(
     services: Vec<Service>,
     rosters: Vec<Roster>,
@@ -186,7 +186,7 @@ pub(crate) fn build(
     Ok((services, rosters.into_iter().map(|roster| roster.terms).collect()))
 }
 
-/// What is wrong with a roster's list.
+/// The first mistake in the list of a roster.
 fn list(roster: &Roster, services: &BTreeSet<Arc<str>>) -> Option<Problem> {
     if roster.terms.check < SHORTEST_CHECK {
         return Some(Problem::ShortCheck);
@@ -231,7 +231,7 @@ mod tests {
         check(
             vec![service("a")],
             vec![Roster::new("n", ["a", "a"])],
-            "roster `n`: the service `a` stands twice on it",
+            "roster `n`: it lists the service `a` twice",
         );
         check(
             vec![],

@@ -1,12 +1,13 @@
-//! Spans and rates as a program writes them: `"3s"`, a `Duration`, a `Span`.
+//! Spans and rates as arguments: `"3s"`, a `Duration`, a `Span`; `"100/min"`, a `Rate`.
 
 use std::time::Duration;
 
 use paceline_core::{Rate, RateError, Span, SpanError};
 
-/// Anything that names a span of time.
+/// A span of time as an argument: text such as `"250ms"`, `"90s"` or `"1h30m"`, a [`Duration`], or a
+/// [`Span`]. Text that is none is an error of the operation that takes it.
 pub trait IntoSpan {
-    /// The span, or why it is none.
+    /// The span, or why this is none.
     fn into_span(self) -> Result<Span, SpanError>;
 }
 
@@ -40,9 +41,9 @@ impl IntoSpan for Duration {
     }
 }
 
-/// Anything that names a rate.
+/// A rate as an argument: text such as `"2/s"`, `"100/min"` or `"3/5s"`, or a [`Rate`].
 pub trait IntoRate {
-    /// The rate, or why it is none.
+    /// The rate, or why this is none.
     fn into_rate(self) -> Result<Rate, RateError>;
 }
 

@@ -1,5 +1,5 @@
-//! The turn: what happened goes in, the rules decide, one commit makes it durable, and only then
-//! may anything be started, answered or told. The simulator runs this same function.
+//! The turn: inputs go in, the rules decide, one commit makes the decision durable, and only then
+//! is anything started, answered or told. The simulator runs this same function.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,23 +17,23 @@ use crate::error::RetryError;
 use crate::once::Once;
 use crate::payloads::Payloads;
 
-/// How long until finished work is looked for that may be forgotten: an eighth of the time it is
-/// kept, within these bounds, so that a file holds little more than it has to.
+/// The time until finished work is forgotten next: an eighth of the time that it is kept, within
+/// these bounds, so that a file holds little more than it has to.
 const FORGET_EVERY: (Span, Span) = (Span::secs(1), Span::mins(10));
-/// While there is more to forget, the next step comes after this.
+/// The time until the next step while there is more to forget.
 const FORGET_AGAIN: Span = Span::millis(1);
-/// How often it is looked, while commits are made, whether the store is still where it was: for no
-/// longer than this anything is acknowledged that a deleted file took.
+/// How often the store is asked, while commits are made, whether its file is still in place: writes
+/// to a deleted file are acknowledged for no longer than this.
 const CHECK_EVERY: Span = Span::secs(1);
 
-/// Something that happened. `T` says whom to answer for submissions.
+/// Something that happened. `T` is the caller of a submission.
 #[derive(Debug)]
 pub enum Input<T> {
     /// Jobs to take in; each is answered for itself.
     Submit(Vec<Submission>, T),
-    /// The same, and what became of them is remembered under a name.
+    /// Jobs to take in, whose admissions are remembered under a name.
     SubmitOnce(Vec<Submission>, Once, T),
-    /// A finished job is to be tried again where it failed.
+    /// A finished job is retried on the lanes that gave no answer.
     Retry(JobId, Reply<Result<Admission, RetryError>>),
     /// A caller withdraws from a job.
     Cancel(JobId, Reply<Cancelled>),
@@ -43,21 +43,21 @@ pub enum Input<T> {
     RunService(Arc<str>, Reply<Result<Admission, RunError>>),
     /// A service is marked as never run.
     ResetService(Arc<str>, Reply<Result<(), UnknownService>>),
-    /// There are other services and rosters from now on.
+    /// All services and rosters are replaced.
     SetServices(Vec<ServiceTerms>, Vec<RosterTerms>, Reply<()>),
-    /// Something is kept under a name, or no longer.
+    /// A note is kept under a name, or removed.
     Keep(Arc<str>, Option<Blob>, Reply<()>),
-    /// An attempt was really sent at this moment.
+    /// An attempt was sent at this moment.
     Started(AttemptId, Time),
-    /// The upstream has answered an attempt in full; what it came to is still to be told.
+    /// The upstream has answered an attempt in full; its verdict is still to come.
     Answered(AttemptId),
-    /// An attempt brought something; the number is for its retry's jitter.
+    /// The verdict of an attempt; the number is for the jitter of its retry.
     Told(AttemptId, AttemptResult, u64),
-    /// An attempt has really ended.
+    /// An attempt has ended.
     Ended(AttemptId),
 }
 
-/// What became of submitted jobs, one by one.
+/// The admissions of submitted jobs, one by one.
 pub type Admissions = Vec<Result<Admission, SubmitError>>;
 
 /// The caller of an input. It is answered once the turn is durable.
@@ -107,60 +107,60 @@ impl std::fmt::Debug for Held {
     }
 }
 
-/// What can be done to a lane by hand.
+/// An operation on a lane.
 #[derive(Clone, Debug)]
 pub enum LaneAct {
-    /// Nothing new starts.
+    /// No new call starts.
     Pause,
-    /// Things start again.
+    /// Calls start again.
     Resume,
     /// Cooldown, ladder and slow-downs are lifted.
     Reset,
-    /// New limits from now on.
+    /// The lane has new limits from now on.
     Change(Box<Limits>),
-    /// A new lane, or new limits.
+    /// The lane is added, or has new limits from now on.
     Set(Box<Limits>),
 }
 
-/// What to do once a turn is durable.
+/// The effects of a turn, to be carried out once it is durable.
 #[derive(Debug)]
 pub struct Done<T> {
     /// Attempts to make, each with its payload.
     pub starts: Vec<(Start, Blob)>,
-    /// Attempts that nobody wants any more.
+    /// Attempts to abort.
     pub aborts: Vec<AttemptId>,
-    /// What became of submitted jobs, one answer per job.
+    /// Answers to submissions, with one admission per job.
     pub admissions: Vec<(T, Admissions)>,
-    /// Answers to everything else.
+    /// Answers to all other inputs.
     pub replies: Vec<Held>,
-    /// What to tell.
+    /// Events to publish.
     pub events: Vec<Event>,
-    /// What callers get whose deadline has passed while their job goes on for others (D1).
+    /// Reports for callers whose deadline has passed while their job goes on for others (D1).
     pub partials: Vec<Arc<Report>>,
-    /// The same as it is kept, if it is.
+    /// The events as they are kept, if they are.
     pub kept: Vec<Numbered>,
-    /// When the next turn is needed even if nothing happens.
+    /// When the next turn is due, even without an input.
     pub wake_at: Option<Time>,
 }
 
-/// What the clocks show.
+/// A reading of all clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     /// Engine time and wall clock.
     pub now: Now,
-    /// Which boot of the machine.
+    /// The boot of the machine.
     pub boot: u64,
-    /// Microseconds since that boot.
+    /// Microseconds since this boot.
     pub since_boot: u64,
 }
 
-/// The rules and the store, which meet once per turn.
+/// The rules and the store. They meet once per turn.
 #[derive(Debug)]
 pub struct Machine<S> {
     pub(crate) core: Core,
     pub(crate) store: S,
     payloads: Payloads,
-    /// What taking up the store has to make durable.
+    /// The plan of taking up the store, to be made durable in the first turn.
     left_over: Option<Plan>,
     keep_finished: Span,
     forget_at: Time,
@@ -172,8 +172,8 @@ pub struct Machine<S> {
     forgot_below: u64,
 }
 
-/// The engine time at which a store goes on: what the boot clock says has passed since its last
-/// commit, or after a reboot the wall clock, but never backwards (W5).
+/// The engine time at which a store goes on: its last commit, plus the time since then by the boot
+/// clock, or after a reboot by the wall clock, but never backwards (W5).
 pub fn continued(last: Option<&Stamp>, wall: Time, boot: u64, since_boot: u64) -> Time {
     match last {
         None => wall,
@@ -185,7 +185,7 @@ pub fn continued(last: Option<&Stamp>, wall: Time, boot: u64, since_boot: u64) -
 }
 
 impl<S: Store> Machine<S> {
-    /// Takes up what the store kept. `read` tells the clocks, given the store's last stamp.
+    /// Takes up the work in the store. `read` reads the clocks, given the last stamp of the store.
     pub fn open(
         setup: Setup,
         mut store: S,
@@ -212,14 +212,14 @@ impl<S: Store> Machine<S> {
         Ok((machine, reading))
     }
 
-    /// Keeps the last events, so many at least, to be told again to those who missed them.
+    /// Keeps at least this many of the last events for subscribers that come back.
     #[must_use]
     pub fn keeping_events(mut self, events: u64) -> Machine<S> {
         self.keep_events = events;
         self
     }
 
-    /// Forgets these notes in the first commit, before anything starts.
+    /// Removes these notes in the first commit, before any call starts.
     #[must_use]
     pub fn forgetting(mut self, notes: Vec<Arc<str>>) -> Machine<S> {
         let forget = notes.into_iter().map(|note| Write::Note(note, None));
@@ -258,27 +258,27 @@ impl<S: Store> Machine<S> {
         Ok(Done { starts, aborts, admissions, replies, events, partials, kept, wake_at })
     }
 
-    /// Starts nothing any more; what runs may still end (B3).
+    /// Starts no call from now on; running ones may still end (B3).
     pub fn halt(&mut self) {
         self.core.halt();
     }
 
-    /// The rules, for those who only look.
+    /// The rules, to look at.
     pub fn core(&self) -> &Core {
         &self.core
     }
 
-    /// Commits so far.
+    /// The number of commits so far.
     pub fn commits(&self) -> u64 {
         self.commits
     }
 
-    /// The store, when everything is over.
+    /// The store, at the end.
     pub fn into_store(self) -> S {
         self.store
     }
 
-    /// Tells the rules what happened. Returns the answer if jobs were submitted; all others are
+    /// Hands an input to the rules. Returns the admissions if it is a submission; other answers are
     /// held back in `replies`.
     fn take<T>(
         &mut self,
@@ -348,7 +348,7 @@ impl<S: Store> Machine<S> {
         Ok(admission)
     }
 
-    /// The rules only know unfinished jobs; of the others the store knows which ever existed.
+    /// The rules know only unfinished jobs; the store tells a finished job from one that never was.
     fn cancel(&mut self, id: JobId, now: Now, plan: &mut Plan) -> Result<Cancelled, StoreError> {
         let cancelled = self.core.cancel(id, now, plan);
         if cancelled == Cancelled::Unknown && self.store.job(id)?.is_some() {
@@ -382,7 +382,7 @@ impl<S: Store> Machine<S> {
         Ok(self.submit(job, now, plan).map_err(RetryError::from))
     }
 
-    /// Lets the rules decide; what they ask of the cache is answered within the turn (C1).
+    /// Lets the rules decide. Their lookups in the cache are answered within the turn (C1).
     fn decide(&mut self, now: Now, plan: &mut Plan) -> Result<(), StoreError> {
         loop {
             while !plan.lookups.is_empty() {
@@ -399,8 +399,8 @@ impl<S: Store> Machine<S> {
         }
     }
 
-    /// Numbers what is to be told: it is written with what it tells of, so that no number is ever
-    /// given to two events.
+    /// Numbers the events of the turn. They are written with the changes that they tell of, so that no
+    /// two events ever have the same number.
     fn number(&mut self, plan: &mut Plan, now: Now) -> Vec<Numbered> {
         if self.keep_events == 0 || plan.events.is_empty() {
             return Vec::new();
@@ -456,7 +456,7 @@ impl<S: Store> Machine<S> {
         Ok(ready)
     }
 
-    /// Whether the store is still where it was (B4): looked at before it is written to.
+    /// Asks the store, before it is written to, whether its file is still in place (B4).
     fn check(&mut self, now: Now) -> Result<(), StoreError> {
         if self.check_at <= now.time {
             self.store.check()?;
@@ -470,8 +470,8 @@ impl<S: Store> Machine<S> {
         self.forget_at
     }
 
-    /// Forgets finished work in small steps, when its time has come: one at least, and more until
-    /// the time is up.
+    /// Forgets finished work in small steps when that is due: at least one, and more until the time is
+    /// up.
     pub fn forget(
         &mut self,
         now: Now,
@@ -495,10 +495,10 @@ impl<S: Store> Machine<S> {
     }
 }
 
-/// The lanes that gave an answer, be it at another lane to which they had sent the call (J7).
+/// The lanes that gave an answer, themselves or through a lane to which they had moved the call (J7).
 fn answered_lanes(report: &Report) -> BTreeSet<Arc<str>> {
     let mut answered = BTreeSet::new();
-    // A call is told to move before it is made elsewhere, so those it led to are seen first.
+    // A call stands before the one that it moved to, so from the end that one is seen first.
     for call in report.calls.iter().rev() {
         let there = matches!(&call.outcome, Outcome::Moved { to } if answered.contains(to));
         if there || call.outcome.is_answer() {
@@ -508,7 +508,7 @@ fn answered_lanes(report: &Report) -> BTreeSet<Arc<str>> {
     answered
 }
 
-/// Answers that came in this very turn are not in the store yet.
+/// Adds the answers of this turn, which are not in the store yet.
 fn fill_in(answers: &mut [Option<CachedAnswer>], lookups: &[Lookup], writes: &[Write]) {
     let fresh = writes.iter().filter_map(|write| match write {
         Write::Answer(answer) => Some(((&*answer.lane, &*answer.key), answer)),

@@ -1,4 +1,4 @@
-//! Workers: code that makes one attempt, from call to outcome.
+//! Workers: the code that makes one attempt, from call to outcome.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,35 +13,53 @@ use crate::outcome::{Failed, Late, Work};
 use crate::run::Attempt;
 use crate::turn::Input;
 
-/// Code that makes one attempt. Closures from [`Call`] to [`Work`] are workers.
+/// The code that makes one attempt. Async closures from [`Call`] to [`Work`] are workers; a worker
+/// with state is a struct.
+///
+/// ```
+/// use paceline::{Call, Outcome, Work, Worker};
+///
+/// struct Lookup {
+///     base: String, // an HTTP client, a connection pool ...
+/// }
+///
+/// impl Worker for Lookup {
+///     async fn run(&self, call: Call) -> Work {
+///         let title: String = call.payload()?;
+///         Outcome::done(format!("{}/{title}", self.base))
+///     }
+/// }
+/// ```
 pub trait Worker: Send + Sync + 'static {
-    /// Makes one attempt: one request on the wire, no retries of its own (B5).
+    /// Makes one attempt: one request on the wire, without retries of its own. One value serves many
+    /// calls at once.
     fn run(&self, call: Call) -> impl Future<Output = Work> + Send;
 
-    /// Whether a call with this payload makes sense on this lane; asked without I/O, before
-    /// anything is charged (J6).
+    /// Whether a call with this payload makes sense on this lane. Asked at the submission, without
+    /// I/O and before anything is charged; a call that does not apply is skipped.
     fn applies(&self, _payload: &[u8], _lane: &str) -> bool {
         true
     }
 
-    /// What becomes of a call under which the process died (B2).
+    /// What happens to a call that was on the wire when the process died. By default it is repeated.
     fn on_crash(&self) -> OnCrash {
         OnCrash::Repeat
     }
 
-    /// Whether a call keeps the worker of the pool that it needs to start. Those that only wait for
-    /// somebody need none: they keep their lane's slot alone.
+    /// Whether a call occupies a pool slot while it runs. Return `false` for calls that mostly wait;
+    /// they hold only the slot of their lane.
     fn keeps_worker(&self) -> bool {
         true
     }
 
-    /// How long an attempt with this payload may take, where that is not the lane's to say.
+    /// How long an attempt with this payload may take. `None`, the default, leaves it to the lane.
     fn timeout(&self, _payload: &[u8], _lane: &str) -> Option<Duration> {
         None
     }
 
-    /// Whether the worker calls [`Call::sending`] itself, right before its request is written.
-    /// Others are taken to send when they start.
+    /// Whether the worker calls [`Call::sending`] itself, right before it writes its request. By
+    /// default the start of the worker counts as the start of the request. Return `true` if it
+    /// connects first.
     fn sends_itself(&self) -> bool {
         false
     }
@@ -109,12 +127,12 @@ pub struct Call {
 }
 
 impl Call {
-    /// Its job and its place there.
+    /// The number of its job, and its place in that job.
     pub fn id(&self) -> CallId {
         self.id
     }
 
-    /// The lane it visits.
+    /// The name of its lane.
     pub fn lane(&self) -> &str {
         &self.lane
     }
@@ -129,51 +147,51 @@ impl Call {
         self.attempt.id()
     }
 
-    /// Which attempt of the call this is, the first being 1.
+    /// Which attempt of the call this is; the first is 1.
     pub fn number(&self) -> u16 {
         self.number
     }
 
-    /// For a call that an earlier process began and that outlived it ([`OnCrash::TakeUp`]): how long
-    /// it has been under way.
+    /// How long the call has been under way, if an earlier process began it and it outlived that
+    /// process ([`OnCrash::TakeUp`]).
     pub fn taken_up(&self) -> Option<Duration> {
         self.begun_at.map(|at| self.attempt.since(at))
     }
 
-    /// The payload as it was submitted.
+    /// The payload, read as a `T`. One that has another form is a failure that is not retried.
     pub fn payload<T: DeserializeOwned>(&self) -> Result<T, Failed> {
         let payload = serde_json::from_slice(&self.payload);
         payload
             .map_err(|error| Failed::of(Failure::permanent("payload").because(&error.to_string())))
     }
 
-    /// The payload's JSON text.
+    /// The JSON text of the payload.
     pub fn payload_bytes(&self) -> &[u8] {
         &self.payload
     }
 
-    /// To be called right before the request is written, by workers that say
-    /// [`Worker::sends_itself`]. Past `send_by` the answer is [`Late`]: return it with `?`, and
-    /// the call keeps its place while nothing is charged (L4).
+    /// Stamps the start of the request, for workers with [`Worker::sends_itself`]: call it right before
+    /// the request is written. If the reservation has run out by then the answer is [`Late`]: return it
+    /// with `?`. The call keeps its place, and nothing is charged.
     pub fn sending(&self) -> Result<Time, Late> {
         self.attempt.sending()
     }
 
-    /// What the wall clock shows, for workers that read or write dates.
+    /// The time of the wall clock, for workers that read or write dates.
     pub fn wall(&self) -> std::time::SystemTime {
         crate::clock::system_time(crate::clock::wall())
     }
 
-    /// To be called when the service has answered in full and nothing of the attempt is on the
-    /// wire any more: its sockets are closed or back in a pool. The slots of its lane, its group
-    /// and the pool are free from then on, and a gap from the finish begins; so the next call need
-    /// not wait while this one writes what it got to disk. A lane that sends out one call to see
-    /// how the service is waits for the verdict all the same (L7).
+    /// Says that the upstream has answered in full and nothing of the attempt is on the wire any more:
+    /// its sockets are closed, or back in a pool. From then on the slots of its lane, its group and the
+    /// pool are free, and a gap from the finish begins, so that the next call need not wait while this
+    /// one writes its result to disk. A lane that probes its upstream with one call still waits for the
+    /// outcome.
     ///
-    /// The attempt goes on until its future is done, within the lane's timeout, and counts as
-    /// running for `stop` and `idle`. A [`Hold`] no longer keeps the slot. To say it twice, after
-    /// the outcome, or before anything was sent changes nothing; nor does it while
-    /// `Settings::max_answered` others were answered and are not done.
+    /// The attempt goes on until its future is done, within its timeout, and counts as running for
+    /// `stop` and `idle`. A [`Hold`] no longer keeps the slot. This has no effect when it is called
+    /// twice, after the outcome, before the request was sent, or while `Settings::max_answered` other
+    /// attempts have answered and are not done.
     pub fn answered(&self) {
         self.attempt.answered();
     }
@@ -185,27 +203,27 @@ impl Call {
         self.attempt.is_over()
     }
 
-    /// What was kept under this name, be it before a restart.
+    /// The note with this name, kept by a worker or a program, even before a restart.
     pub async fn note(&self, name: &str) -> Result<Option<Blob>, Ended> {
         let name = name.to_string();
         self.attempt.ask(Message::look(move |view| view.note(&name))).await
     }
 
-    /// Keeps something under a name, or nothing any more; durable when it returns. One name is one
-    /// note for the whole engine.
+    /// Keeps a note under a name, or removes it; durable when it returns. A name stands for one note in
+    /// the whole engine.
     pub async fn keep(&self, name: &str, note: Option<&[u8]>) -> Result<(), Ended> {
         let (name, note) = (name.into(), note.map(Into::into));
         self.attempt.ask(Message::input(|to| Input::Keep(name, note, to))).await
     }
 
-    /// Keeps the lane's slot until the guard is dropped, for work that outlives the worker's
-    /// future: a thread, a child process (L5).
+    /// Keeps the slot of the lane until the guard is dropped, for work that outlives the worker's
+    /// future: a thread, a child process.
     pub fn hold(&self) -> Hold {
         Hold { _attempt: self.attempt.clone() }
     }
 }
 
-/// While it lives, the attempt has not ended.
+/// A guard: while it lives the attempt has not ended, and its slot is taken.
 #[derive(Debug)]
 pub struct Hold {
     _attempt: Arc<Attempt>,

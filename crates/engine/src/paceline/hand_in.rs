@@ -1,4 +1,4 @@
-//! Work is handed in: one job or many, followed or not, once however often it is repeated.
+//! Submissions: one job or many, followed or not, and safe to repeat.
 
 use paceline_core::{Admission, Submission, SubmitError};
 use tokio::sync::mpsc;
@@ -11,13 +11,14 @@ use crate::once::{Once, Remembered};
 use crate::turn::Input;
 
 impl Paceline {
-    /// Submits a job; answers when it is durable (B1).
+    /// Submits a job. When this returns the job is durable: it survives a crash, if the engine has a
+    /// file.
     pub async fn submit(&self, job: Job) -> Result<Following, NotSubmitted> {
         let mut answers = self.submit_all([job]).await;
         answers.pop().expect("one answer per job")
     }
 
-    /// Submits jobs in one commit; each is answered for itself.
+    /// Submits jobs in one commit. Each is accepted or refused by itself.
     pub async fn submit_all(
         &self,
         jobs: impl IntoIterator<Item = Job>,
@@ -47,8 +48,8 @@ impl Paceline {
         answers
     }
 
-    /// Submits jobs in one commit and follows none of them: what became of each, durable when it
-    /// returns. With `once`, that is remembered too: see [`Paceline::remembered`].
+    /// Submits jobs in one commit and follows none of them. Returns the admission of each, which is
+    /// durable. With `once` the result is remembered in the same commit; see [`Paceline::remembered`].
     pub async fn hand_in(
         &self,
         jobs: impl IntoIterator<Item = Job>,
@@ -77,7 +78,7 @@ impl Paceline {
         Ok(jobs.into_iter().map(|job| job.and_then(|()| next())).collect())
     }
 
-    /// What became of jobs that were handed in under this name.
+    /// The result of jobs that were handed in under this name, while it is remembered.
     pub async fn remembered(&self, name: &[u8]) -> Result<Option<Remembered>, Ended> {
         let name = name.into();
         let value = self.look(move |view| view.remembered(name)).await?;

@@ -1,4 +1,4 @@
-//! Calls whose service has answered while their worker is not done with them (L5, B2, B3, W4).
+//! Calls whose upstream has answered while their worker is not done with them (L5, B2, B3, W4).
 
 use std::time::Duration;
 
@@ -153,7 +153,7 @@ async fn b3_a_stop_waits_for_what_was_answered() {
     let stopping = pace.clone();
     let mut stopped = Box::pin(async move { stopping.stop(LONG).await });
     tokio::select! {
-        // The stop is asked for first: what came before it would run, and nobody would end it.
+        // The stop comes first: a call that came before it would run, and the test would not end it.
         biased;
         _ = &mut stopped => panic!("a call still runs"),
         refused = soon(pace.submit(ask("late"))) => drop(refused),
@@ -190,6 +190,6 @@ async fn a_timeout_after_the_answer_says_so() {
     let mut end = ends.of("first").await;
     soon(end.closed()).await;
     let report = soon(job.report()).await.expect("a report");
-    let expected = Failure::transient("timeout").because("answered, but not settled in 20ms");
+    let expected = Failure::transient("timeout").because("answered, but not finished in 20ms");
     assert_eq!(report.calls[0].outcome, paceline::report::CallOutcome::Failed(expected));
 }

@@ -1,4 +1,4 @@
-//! A service in the test's own hands: each attempt waits until the test answers it.
+//! An upstream in the hands of the test: each attempt waits until the test answers it.
 
 use std::future::Future;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use paceline::{Builder, Call, Failed, Job, Lane, Outcome, Paceline, Report, Span, Work};
 use tokio::sync::{mpsc, oneshot};
 
-/// Nothing here takes so long; a test that waits for it has failed.
+/// Nothing here takes this long; a test that waits for it has failed.
 const FOREVER: Duration = Duration::from_secs(20);
 
-/// What comes of `future`, which is sure to come.
+/// The result of `future`, which is sure to come.
 #[track_caller]
 pub(crate) fn soon<F: Future>(future: F) -> impl Future<Output = F::Output> {
     let place = std::panic::Location::caller();

@@ -1,4 +1,4 @@
-//! Events that are kept: numbered without gaps, told again to whoever missed them.
+//! Events that are kept: numbered without gaps, told again to subscribers that missed them.
 
 use paceline::events::{Happened, Numbered};
 use paceline::{Call, Job, Lane, Outcome, Paceline};

@@ -255,7 +255,7 @@ async fn p4_tenants_take_turns() {
 }
 
 #[tokio::test]
-async fn j4_nobody_answered_never_looks_like_nothing_found() {
+async fn j4_no_answer_never_looks_like_nothing_found() {
     let (pace, mut desk) = small();
     for (work, answer) in [
         (Outcome::empty(), Answer::Empty),

@@ -1,4 +1,4 @@
-//! The engine through its public door: real tasks, real time, no sleeping to wait.
+//! The engine through its public API: real tasks, real time, no sleeping to wait.
 
 mod answered;
 mod bad_input;

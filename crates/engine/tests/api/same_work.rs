@@ -202,7 +202,7 @@ async fn d1_a_finished_job_is_found_by_its_key_also_after_a_restart() {
     let mut expected = ids;
     expected[7] = again;
     assert_eq!(numbers, expected);
-    assert!(found[2_500].is_none(), "nobody asked for that page");
+    assert!(found[2_500].is_none(), "no job has this key");
     let report = found[7].as_ref().and_then(|view| view.stored.report.as_ref());
     assert_eq!(report.expect("finished").calls[0].to_string(), r#"a: done "new""#);
     let none = soon(pace.finished(Vec::<&str>::new())).await.expect("running");

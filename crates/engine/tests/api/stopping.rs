@@ -139,7 +139,7 @@ async fn the_last_handle_to_go_stops_the_engine() {
     assert!(!visit.is_dropped(), "one handle is left");
     drop(other);
     visit.dropped().await;
-    let ended = soon(job.report()).await.expect_err("nobody is there to report");
+    let ended = soon(job.report()).await.expect_err("it has ended");
     assert!(matches!(ended, Ended::Stopped));
 }
 
@@ -242,7 +242,7 @@ async fn b2_a_call_that_was_cut_off_is_not_made_twice_if_its_kind_says_so() {
     let waiting = pace.submit(ask("not sent")).await.expect("accepted").id();
     desk.next().await;
     soon(pace.stop(Duration::ZERO)).await.expect("stopped");
-    // Whoever does not know the kind leaves it as it is.
+    // An engine without a worker for the kind leaves the attempt as it is.
     let stranger = start(Paceline::open(shelf.path()).lane(Lane::new("a")));
     soon(stranger.pause("b")).await.expect_err("a turn was taken");
     soon(stranger.stop(Duration::ZERO)).await.expect("stopped");
@@ -287,7 +287,7 @@ async fn b3_a_stop_waits_for_no_call_that_outlives_it_and_the_next_start_takes_i
     let visit = desk.next().await;
     assert_eq!(visit.job, goes_on.0);
     let over = soon(pace.job(waits)).await.expect("running").expect("it is known");
-    assert_eq!(over.state, JobState::Failed, "nobody waits for it any more");
+    assert_eq!(over.state, JobState::Failed, "its caller is gone");
     visit.done();
     soon(pace.idle()).await.expect("running");
     let done = soon(pace.job(goes_on)).await.expect("running").expect("it is known");

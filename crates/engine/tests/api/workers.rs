@@ -147,7 +147,7 @@ async fn l4_a_worker_that_is_late_gives_its_reservation_back_and_runs_again() {
     let pace = start(builder.worker("tick", |_: Call| async { Outcome::empty() }));
     let mut starts = pace.events();
     let job = pace.submit(ask("x").attempts(1)).await.expect("accepted");
-    // Whoever was late has twice as long the next time.
+    // A worker that was late has twice as long the next time.
     for late in ["60ms", "110ms"] {
         let connected = soon(connecting.recv()).await.expect("the engine runs");
         // Another job's due moment is the event that tells that `send_by` has passed.

@@ -1,4 +1,4 @@
-//! Kills itself half-way, goes on with the same store, and asks the service what it saw.
+//! Kills itself half-way, goes on with the same store, and asks the upstream what it saw.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -10,14 +10,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    if let [_, store, service] = &std::env::args().collect::<Vec<_>>()[..] {
-        return work(store, service.clone()).await;
+    if let [_, store, upstream] = &std::env::args().collect::<Vec<_>>()[..] {
+        return work(store, upstream.clone()).await;
     }
     let (every, tolerance) = (Some(Span::millis(40)), Span::millis(10));
-    let service = Mock::start(Behaviour { every, tolerance, ..Behaviour::default() }).await?;
+    let upstream = Mock::start(Behaviour { every, tolerance, ..Behaviour::default() }).await?;
     let directory = tempfile::tempdir()?;
     let mut program = Command::new(std::env::current_exe()?);
-    program.arg(directory.path().join("store.db")).arg(service.addr().to_string());
+    program.arg(directory.path().join("store.db")).arg(upstream.addr().to_string());
     program.stdout(Stdio::piped());
 
     let mut child = program.spawn()?;
@@ -27,18 +27,18 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     child.wait()?;
     println!("killed after {} reports", reported.len());
 
-    let before = service.log().len();
+    let before = upstream.log().len();
     let all = String::from_utf8(program.output()?.stdout)?;
     println!("resumed: {} jobs reported in all", all.lines().count());
-    let log = service.log();
+    let log = upstream.log();
     let again = log[before..].iter().filter(|call| reported.contains(&call.path)).count();
     println!("asked again after their report: {again}");
-    println!("calls past the limit: {}", service.summary().violations());
+    println!("calls past the limit: {}", upstream.summary().violations());
     Ok(())
 }
 
-async fn work(store: &str, service: String) -> Result<(), Box<dyn std::error::Error>> {
-    let worker = move |call: Call| ask(call, service.clone());
+async fn work(store: &str, upstream: String) -> Result<(), Box<dyn std::error::Error>> {
+    let worker = move |call: Call| ask(call, upstream.clone());
     let lane = Lane::new("mock").every("40ms");
     let pace = Paceline::open(store).lane(lane).worker("ask", worker).start()?;
     if pace.list(None, 1, None).await?.0.is_empty() {
@@ -51,8 +51,8 @@ async fn work(store: &str, service: String) -> Result<(), Box<dyn std::error::Er
     Ok(())
 }
 
-async fn ask(call: Call, service: String) -> Work {
-    let mut socket = tokio::net::TcpStream::connect(&service).await?;
+async fn ask(call: Call, upstream: String) -> Work {
+    let mut socket = tokio::net::TcpStream::connect(&upstream).await?;
     let head = format!("GET {} HTTP/1.0\r\nhost: x\r\n\r\n", call.payload::<String>()?);
     socket.write_all(head.as_bytes()).await?;
     Outcome::done(socket.read_to_end(&mut Vec::new()).await?)

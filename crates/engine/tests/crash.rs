@@ -1,4 +1,4 @@
-//! A real program on a real file, killed at any moment, and what the service saw of it (B1, B2).
+//! A real program on a real file, killed at any moment, and what the upstream saw of it (B1, B2).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
@@ -25,10 +25,10 @@ const KILLS: u32 = 60;
 /// Jobs that one run submits at most, so that each has old and new work.
 const JOBS_PER_RUN: usize = 12;
 /// The wire delays one call more than the next. A call that a busy machine kept for longer than
-/// this between the stamp and the service says nothing about its sender; there must be few.
+/// this between the stamp and the upstream says nothing about its sender; there must be few.
 const TOLERANCE: Span = Span::millis(10);
 
-/// Each lane, what it allows, and the same as the service's rules.
+/// Each lane, what it allows, and the same as the upstream's rules.
 fn lanes() -> Vec<(Lane, &'static str, Vec<Limit>)> {
     let patient = || Limits { fail_after: NonZeroU32::MAX, ..Limits::default() };
     let lane = |name| Lane::with_limits(name, patient());
@@ -97,10 +97,10 @@ const CHILD: &str = "PACELINE_TEST_CRASH";
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_child_works_until_it_is_killed() {
     let Ok(told) = std::env::var(CHILD) else { return };
-    let [path, service, jobs] = told.split('\n').collect::<Vec<_>>()[..] else { panic!("{told}") };
-    let service = service.parse().expect("an address");
+    let [path, upstream, jobs] = told.split('\n').collect::<Vec<_>>()[..] else { panic!("{told}") };
+    let upstream = upstream.parse().expect("an address");
     let jobs: usize = jobs.parse().expect("a number");
-    let pace = described(Path::new(path)).worker("ask", Ask(service)).start().expect("a store");
+    let pace = described(Path::new(path)).worker("ask", Ask(upstream)).start().expect("a store");
     let mut events = pace.events();
     say("open");
     let known = stored(&pace).await;
@@ -162,8 +162,8 @@ struct Run {
 }
 
 impl Run {
-    fn start(path: &Path, service: SocketAddr, jobs: usize) -> Run {
-        let told = format!("{}\n{service}\n{jobs}", path.display());
+    fn start(path: &Path, upstream: SocketAddr, jobs: usize) -> Run {
+        let told = format!("{}\n{upstream}\n{jobs}", path.display());
         let mut child = Command::new(std::env::current_exe().expect("this test"))
             .args(["--exact", "the_child_works_until_it_is_killed", "--nocapture", "-q"])
             .env(CHILD, told)
@@ -196,7 +196,7 @@ impl Drop for Run {
 struct Books {
     accepted: BTreeMap<String, u64>,
     keys: BTreeMap<u64, String>,
-    /// By `lane/key`: how many calls the service had seen when it was known to be settled.
+    /// By `lane/key`: how many calls the upstream had seen when it was known to be settled.
     settled: BTreeMap<String, u64>,
     finished: BTreeSet<u64>,
     idle: bool,
@@ -249,12 +249,12 @@ async fn b1_killed_at_any_moment_nothing_is_lost_repeated_or_too_fast() {
     let behaviour =
         Behaviour { latency: Span::millis(4), fail: Ratio::one_in(9), ..Behaviour::default() };
     let watcher = move |entry: &LogEntry| counted.store(entry.call, Ordering::SeqCst);
-    let service = Mock::start_at(([127, 0, 0, 1], 0).into(), behaviour, watcher).await;
-    let service = service.expect("a free port");
+    let upstream = Mock::start_at(([127, 0, 0, 1], 0).into(), behaviour, watcher).await;
+    let upstream = upstream.expect("a free port");
 
     let (mut books, mut rolls) = (Books::default(), Rolls(7));
     for _ in 0..KILLS {
-        let mut run = Run::start(&path, service.addr(), JOBS_PER_RUN);
+        let mut run = Run::start(&path, upstream.addr(), JOBS_PER_RUN);
         // A few die before they are open, most so many words and a moment later.
         let words = rolls.below(40);
         if rolls.below(8) > 0 {
@@ -276,7 +276,7 @@ async fn b1_killed_at_any_moment_nothing_is_lost_repeated_or_too_fast() {
             books.heard(&line, &calls);
         }
     }
-    let mut run = Run::start(&path, service.addr(), 0);
+    let mut run = Run::start(&path, upstream.addr(), 0);
     while let Some(line) = run.lines.recv().await {
         books.heard(&line, &calls);
     }
@@ -293,7 +293,7 @@ async fn b1_killed_at_any_moment_nothing_is_lost_repeated_or_too_fast() {
         assert_eq!(state, JobState::Done, "{key}");
         keys.insert(id, key.as_str());
     }
-    let log = service.log();
+    let log = upstream.log();
     let (repeated, most) = check_calls(&log, &books, &keys);
     let prompt = prompt(&log);
     let shortfall = check_limits(&log, &prompt);
@@ -316,7 +316,7 @@ fn parts(entry: &LogEntry) -> (&str, &str, Time) {
 }
 
 /// Nothing that was settled was asked for again. Returns how many calls that had been answered
-/// were made again all the same, because nobody had heard the answer, and how often at most.
+/// were made again all the same, because their answer was not yet durable, and how often at most.
 fn check_calls(log: &[LogEntry], books: &Books, keys: &BTreeMap<u64, &str>) -> (usize, usize) {
     let mut answered = BTreeMap::<_, usize>::new();
     let settled: BTreeMap<String, u64> = books
@@ -339,7 +339,7 @@ fn check_calls(log: &[LogEntry], books: &Books, keys: &BTreeMap<u64, &str>) -> (
     (again.count(), answered.values().copied().max().unwrap_or(0).saturating_sub(1))
 }
 
-/// The calls that reached the service as fast as the wire is. Both clocks run on through every
+/// The calls that reached the upstream as fast as the wire is. Both clocks run on through every
 /// restart, so a store that came back at the wrong time would show here as a delay.
 fn prompt(log: &[LogEntry]) -> Vec<&LogEntry> {
     let transit = |entry: &LogEntry| entry.at_us.cast_signed() - parts(entry).2.0.cast_signed();

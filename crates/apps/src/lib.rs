@@ -22,5 +22,12 @@ mod tool;
 pub mod http;
 pub mod program;
 
+use std::sync::Arc;
+
 pub use kind::{Kind, Submitted};
 pub use tool::{Routes, Sample, Tool};
+
+/// The tools that have no settings of their own, one line each. `http` makes their requests.
+pub fn plain_tools(http: &Arc<request::HttpWorker>) -> Vec<Box<dyn Tool>> {
+    vec![Box::new(http.clone()), Box::new(relay::Relay::new(http.clone()))]
+}

@@ -16,8 +16,6 @@ pub mod job;
 pub mod lane;
 pub mod mock;
 pub mod output;
-pub mod relay;
-pub mod request;
 pub mod serve;
 pub mod services;
 pub mod store;

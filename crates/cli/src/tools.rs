@@ -1,14 +1,15 @@
-//! The tools of the program, one line each, and what a tool brings to the program: its section of the
-//! configuration, and the tool that its settings make.
+//! The tools that have settings, one line each, and what a tool brings to the program: its sections of
+//! the configuration, and the tool that its settings make. Tools without settings are listed in
+//! `paceline_apps::plain_tools`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt as _, ready};
 use paceline::{Builder, Ended, Paceline};
-use paceline_apps::Tool;
 use paceline_apps::program::Program;
 use paceline_apps::request::{Endpoint, HttpWorker};
+use paceline_apps::{Tool, plain_tools};
 use paceline_server::Kinds;
 
 use crate::config::Config;
@@ -68,13 +69,6 @@ pub(crate) struct Built {
 
 pub(crate) type Renew = Box<dyn Fn(&Config) + Send + Sync>;
 
-impl Built {
-    /// A tool without settings.
-    pub(crate) fn fixed(tool: impl Tool + 'static) -> Built {
-        Built { tool: Box::new(tool), renew: Box::new(|_| ()) }
-    }
-}
-
 macro_rules! tools {
     ($($name:ident: $settings:ty,)+) => {
         /// The settings of all tools.
@@ -99,8 +93,6 @@ macro_rules! tools {
 }
 
 tools! {
-    request: crate::request::Settings,
-    relay: crate::relay::Settings,
     services: crate::services::Settings,
     command: crate::command::Settings,
 }
@@ -125,8 +117,11 @@ impl Tools {
 
     /// All tools with the kinds of their jobs, and how settings reach them.
     pub(crate) fn build(&self, http: &Arc<HttpWorker>) -> (Kinds, Vec<Renew>) {
-        let built = self.each().map(|settings| settings.build(http));
-        let (tools, renews) = built.map(|built| (built.tool, built.renew)).unzip();
+        let (mut tools, mut renews) = (plain_tools(http), Vec::new());
+        for Built { tool, renew } in self.each().map(|settings| settings.build(http)) {
+            tools.push(tool);
+            renews.push(renew);
+        }
         (Kinds::new(tools), renews)
     }
 }

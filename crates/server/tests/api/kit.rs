@@ -10,8 +10,8 @@ use std::time::Duration;
 use paceline::{Builder, Lane, Paceline};
 use paceline_apps::command::{CommandTask, Commands};
 use paceline_apps::http::proxy::Proxies;
+use paceline_apps::plain_tools;
 use paceline_apps::program::Program;
-use paceline_apps::relay::Relay;
 use paceline_apps::request::{Endpoint, Endpoints, HttpWorker};
 use paceline_apps::services::{Services, Tasks};
 use paceline_server::{Bounds, Kinds, Server, Terms};
@@ -79,12 +79,10 @@ impl Made {
         let task = CommandTask { program, timeout: Duration::from_secs(10), empty: Vec::new() };
         commands.renew(BTreeMap::from([("echo".to_string(), task)]), &[]);
         let http = Arc::new(HttpWorker::new(endpoints, &Proxies::default()));
-        let kinds = Kinds::new(vec![
-            Box::new(http.clone()),
-            Box::new(commands),
-            Box::new(Relay::new(http.clone())),
-            Box::new(Services::new(Tasks::default(), http)),
-        ]);
+        let mut tools = plain_tools(&http);
+        tools.push(Box::new(commands));
+        tools.push(Box::new(Services::new(Tasks::default(), http)));
+        let kinds = Kinds::new(tools);
         let builder = kinds.register(self.builder);
         let pace = builder.start().expect("it starts");
         let server = Server::new(pace.clone(), kinds, self.terms);

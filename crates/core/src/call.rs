@@ -5,7 +5,7 @@ use crate::outcome::Outcome;
 use crate::queue::QueuePlace;
 use crate::time::{Span, Time};
 
-/// Where a call is in its life.
+/// The state of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// Its stage has not started.
@@ -18,7 +18,7 @@ pub(crate) enum State {
     Queued,
     /// It waits for a retry, outside the queue.
     Backoff,
-    /// Another job's call is the same call (C2).
+    /// It shares the request of another job's call (C2).
     Joined,
     /// This process cannot run it: no worker for its kind, or its lane is configured no more.
     Parked,
@@ -100,24 +100,24 @@ pub(crate) struct Call {
     pub(crate) outcome: Option<Box<Outcome>>,
 }
 
-/// The smallest of several budgets.
+/// The smallest budget among calls that share a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Least {
-    /// Of all.
+pub(crate) struct LeastBudget {
+    /// Among all of them.
     pub(crate) any: Span,
-    /// Of those that a caller named.
+    /// Among those that a caller named.
     pub(crate) named: Span,
 }
 
-impl Default for Least {
-    fn default() -> Least {
-        Least { any: ANY_WAIT, named: ANY_WAIT }
+impl Default for LeastBudget {
+    fn default() -> LeastBudget {
+        LeastBudget { any: ANY_WAIT, named: ANY_WAIT }
     }
 }
 
-impl Least {
-    pub(crate) fn of(self, other: Least) -> Least {
-        Least { any: self.any.min(other.any), named: self.named.min(other.named) }
+impl LeastBudget {
+    pub(crate) fn of(self, other: LeastBudget) -> LeastBudget {
+        LeastBudget { any: self.any.min(other.any), named: self.named.min(other.named) }
     }
 }
 
@@ -161,7 +161,7 @@ impl Call {
         self.state == State::Settled
     }
 
-    /// One attempt more that counts.
+    /// Counts an attempt.
     pub(crate) fn tried(&mut self) {
         self.attempts += 1;
     }

@@ -17,7 +17,7 @@ struct Deadline {
     callers: u32,
 }
 
-/// Most callers have no deadline: that is one byte.
+/// Most callers have no deadline: that is stored in one byte.
 mod never_as_none {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -38,11 +38,12 @@ mod never_as_none {
 #[serde(from = "Stored", into = "Stored")]
 pub struct Callers {
     latest: Deadline,
-    /// Most jobs have one caller, so none of these, and there may be a million jobs.
+    /// `None` for most jobs, which have one caller. A million of them may wait, so this is a
+    /// pointer.
     earlier: Option<Box<Earlier>>,
 }
 
-/// In order, and never none.
+/// In order, and never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Earlier(Vec<Deadline>);
 

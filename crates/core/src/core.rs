@@ -8,7 +8,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::arena::Arena;
-use crate::call::{Call, Least, State};
+use crate::call::{Call, LeastBudget, State};
 use crate::callers::Callers;
 use crate::calls::Calls;
 use crate::due::{DueAt, DueJobs};
@@ -123,7 +123,7 @@ pub(crate) struct Job {
     pub(crate) submitted_at: Time,
     pub(crate) max_wait: Option<Span>,
     /// The options that most jobs leave at their defaults.
-    pub(crate) rare: Option<Box<Rare>>,
+    pub(crate) rare: Option<Box<RareOptions>>,
     pub(crate) stage: u16,
     /// Calls that have not settled, in this stage and in all.
     pub(crate) stage_left: u16,
@@ -136,7 +136,7 @@ pub(crate) struct Job {
 
 /// The options of a job that are seldom used: a million waiting jobs do not pay for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Rare {
+pub(crate) struct RareOptions {
     pub(crate) schedule_key: Option<Blob>,
     pub(crate) cache_key: Option<Blob>,
     /// `None`: at once.
@@ -146,9 +146,9 @@ pub(crate) struct Rare {
     pub(crate) not_applicable: Box<[u16]>,
 }
 
-impl Default for Rare {
-    fn default() -> Rare {
-        Rare {
+impl Default for RareOptions {
+    fn default() -> RareOptions {
+        RareOptions {
             schedule_key: None,
             cache_key: None,
             due: None,
@@ -202,7 +202,7 @@ pub(crate) struct Attempt {
     pub(crate) lane: u32,
     pub(crate) priority: Priority,
     pub(crate) cost: u32,
-    /// The latest moment it may start.
+    /// The latest moment at which it may start.
     pub(crate) send_by: Time,
     /// How often its time until then was doubled (L4).
     pub(crate) late: u8,
@@ -220,7 +220,8 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    /// Where it counts while its start is not known: the latest moment that it could arrive (L4).
+    /// The moment at which it counts while its start is not known: the latest at which it could
+    /// arrive (L4).
     pub(crate) fn charged_at(&self) -> Time {
         self.send_by + self.slack
     }
@@ -230,7 +231,7 @@ impl Attempt {
         self.started_at.filter(|_| self.used && !self.reported)
     }
 
-    /// Where it counts once it has started.
+    /// The moment at which it counts once it has started.
     pub(crate) fn counts_at(&self, started_at: Time) -> Time {
         started_at.min(self.send_by) + self.slack
     }
@@ -245,7 +246,7 @@ pub(crate) enum Moment {
 }
 
 impl Moment {
-    /// None is after it at the same time.
+    /// The last of the moments at the same time.
     pub(crate) const LAST: Moment = Moment::StartWithin(u32::MAX);
 }
 
@@ -268,8 +269,8 @@ pub struct Core {
     /// The limits configured last.
     pub(crate) last_limits: Option<Arc<Limits>>,
     pub(crate) groups: Arena<Group>,
-    /// Lanes that the store knows and this configuration does not.
-    pub(crate) strangers: BTreeMap<Arc<str>, LaneId>,
+    /// Lanes that are in the store and not in this configuration.
+    pub(crate) unconfigured: BTreeMap<Arc<str>, LaneId>,
     /// Stand-ins for lanes that waiting jobs name and that are not configured any more.
     pub(crate) stand_ins: BTreeMap<Arc<str>, u32>,
     /// Template lanes that may be as good as new, the oldest first (L10).
@@ -287,11 +288,11 @@ pub struct Core {
     pub(crate) keys: Table,
     pub(crate) schedule_keys: Table,
     pub(crate) same_calls: Table,
-    /// Calls that share the fate of another job's call.
+    /// The calls that share the request of each leader.
     pub(crate) followers: BTreeMap<u32, Vec<u32>>,
     /// The smallest budgets among a queued call and its followers, where a follower has a smaller
     /// one.
-    pub(crate) shared_budgets: BTreeMap<u32, Least>,
+    pub(crate) shared_budgets: BTreeMap<u32, LeastBudget>,
 
     /// Lanes and groups by the moment they next open or change rank.
     pub(crate) openings: Timetable,
@@ -349,7 +350,7 @@ impl Core {
             templates: Vec::new(),
             last_limits: None,
             groups: Arena::default(),
-            strangers: BTreeMap::new(),
+            unconfigured: BTreeMap::new(),
             stand_ins: BTreeMap::new(),
             idle_lanes: BTreeSet::new(),
             jobs: Arena::default(),
@@ -425,7 +426,7 @@ impl Core {
         wake.map(|at| at + late)
     }
 
-    /// When the next lane or group is to be looked at.
+    /// The moment at which the next lane or group has to be looked at.
     pub(crate) fn opens_at(&self) -> Option<Time> {
         let first = [self.openings.first(), self.group_openings.first()];
         first.into_iter().flatten().map(|(at, _)| at).min()
@@ -498,7 +499,8 @@ impl Core {
         (self.pool.size(), self.pool.running())
     }
 
-    /// When calls of this job may start: now, or when it is due, which is not long after (W5).
+    /// The moment from which on calls of this job may start: now, or its due moment, which is at
+    /// most `lead` later (W5).
     pub(crate) fn may_start_at(&self, job: u32, now: Now) -> Time {
         match self.jobs[job].due() {
             Some(due) if !due.within(Span::ZERO, now) => {

@@ -84,7 +84,8 @@ impl Core {
         }
     }
 
-    /// Since when a cron expression counts must survive: services are written when first met.
+    /// Writes services that are new. The moment from which on their cron expressions count has to
+    /// survive.
     fn introduce(&mut self, now: Now, plan: &mut Plan) {
         for service in self.rosters.services.values_mut() {
             if !service.stored && service.terms.is_some() {
@@ -107,7 +108,7 @@ impl Core {
         }
     }
 
-    /// Waits for a run that goes on; one that cannot must not hold up its roster.
+    /// Waits for a run that goes on. A run that cannot go on must not hold up its roster.
     fn resume_run(
         &mut self,
         roster: &Arc<str>,
@@ -142,7 +143,8 @@ impl Core {
         self.service_kind == Some(job.kind)
     }
 
-    /// A check: a new cycle over what is due, or the next check (S2, S3).
+    /// Makes a check: it begins a cycle over the services that are due, or arms the next check (S2,
+    /// S3).
     fn check_roster(&mut self, name: &Arc<str>, now: Now, plan: &mut Plan) {
         self.rosters.disarm(name);
         let due = self.rosters.due(name, now);
@@ -159,16 +161,16 @@ impl Core {
         self.advance(name, now, plan);
     }
 
-    /// The next service of the cycle that is still due, or the end of the cycle.
+    /// Begins the next service of the cycle that is still due, or ends the cycle.
     fn advance(&mut self, name: &Arc<str>, now: Now, plan: &mut Plan) {
         let mut current = None;
         while current.is_none()
             && let Some(service) = self.rosters.next_of(name)
         {
             match self.begin_run(name, &service, now, plan) {
-                Begun::Runs(job) => current = Some((service, job)),
-                Begun::Over(result) => self.note(name, &service, result),
-                Begun::NotDue => {}
+                RunStart::Runs(job) => current = Some((service, job)),
+                RunStart::Over(result) => self.note(name, &service, result),
+                RunStart::NotDue => {}
             }
         }
         let record = &mut self.rosters.lists.get_mut(name).expect("it is under way").record;
@@ -183,13 +185,13 @@ impl Core {
         }
     }
 
-    fn begin_run(&mut self, roster: &str, service: &str, now: Now, plan: &mut Plan) -> Begun {
-        let failed = |why: &str| Begun::Over(ServiceResult::new(JobState::Failed, Some(why)));
+    fn begin_run(&mut self, roster: &str, service: &str, now: Now, plan: &mut Plan) -> RunStart {
+        let failed = |why: &str| RunStart::Over(ServiceResult::new(JobState::Failed, Some(why)));
         let check = self.rosters.check_of(roster);
         match self.rosters.due_at(service, check, now) {
             None => return failed("no service has this name: configure it"),
             Some(due_at) if due_at > now.wall && !Mutant::CycleRepeats.on() => {
-                return Begun::NotDue;
+                return RunStart::NotDue;
             }
             Some(_) => {}
         }
@@ -206,12 +208,13 @@ impl Core {
         }
     }
 
-    /// A run may be over before it began: its lane stays closed for too long.
-    fn begun(&self, service: &str, job: JobId) -> Begun {
+    /// The result of beginning a run. It may be over already, because its lane stays closed for too
+    /// long.
+    fn begun(&self, service: &str, job: JobId) -> RunStart {
         let last = self.rosters.services[service].record.last.as_ref();
         match last.filter(|last| last.job == job) {
-            Some(last) => Begun::Over(last.result.clone()),
-            None => Begun::Runs(job),
+            Some(last) => RunStart::Over(last.result.clone()),
+            None => RunStart::Runs(job),
         }
     }
 
@@ -221,7 +224,8 @@ impl Core {
         roster.record.results.push((service.clone(), result));
     }
 
-    /// A run is over: a success is remembered for good, and every cycle that waited for it goes on.
+    /// Takes in the end of a run: a success is remembered, and every cycle that waited for it goes
+    /// on.
     pub(crate) fn run_over(&mut self, key: &[u8], report: &Report, now: Now, plan: &mut Plan) {
         let name = key.strip_prefix(RUN_KEY).and_then(|name| std::str::from_utf8(name).ok());
         let Some(name) = name else { return };
@@ -241,7 +245,7 @@ impl Core {
         let waiting: Vec<Arc<str>> = waiting.map(|roster| roster.record.name.clone()).collect();
         for roster in waiting {
             self.note(&roster, &name, result.clone());
-            // Now, and not only when the cycle is taken on: that may be in another process.
+            // Written now, with the report. The cycle may be taken on by another process.
             plan.writes.push(Write::Roster(self.rosters.lists[&roster].record.clone()));
             self.rosters.steps.push(roster);
         }
@@ -299,7 +303,7 @@ impl Core {
 }
 
 /// The result of an attempt to begin a run.
-enum Begun {
+enum RunStart {
     Runs(JobId),
     Over(ServiceResult),
     NotDue,

@@ -64,7 +64,7 @@ impl Head {
 }
 
 impl Core {
-    /// Brings everything up to `now` and starts what may start.
+    /// Brings everything up to `now` and starts the calls that may start.
     pub fn decide(&mut self, now: Now, plan: &mut Plan) {
         loop {
             self.catch_up(now, plan);
@@ -252,7 +252,7 @@ impl Core {
         if priority == Priority::Interactive || Mutant::NoAgeing.on() {
             return (priority, Time::NEVER);
         }
-        // Three steps at most: adding up is faster than a division, and this is asked often.
+        // At most three steps: additions are faster than a division, and this runs at every look.
         let mut rank = priority;
         let mut rises_at = joined_at + self.settings.age_after;
         while rank > Priority::Interactive && now >= rises_at {
@@ -387,7 +387,8 @@ impl Core {
         }
     }
 
-    /// A group stands for its best lanes while it is open itself (L9).
+    /// Gives a group its new standing: the best calls of its lanes, while the group itself is open
+    /// (L9).
     fn stand_group(&mut self, number: u32, now: Now) {
         let group = &self.groups[number];
         let mut standing = GroupStanding::default();
@@ -501,7 +502,7 @@ impl Core {
     /// Fails the calls that their lane's new limits can never admit: at the head of a queue such a
     /// call would wait for ever and let no other pass (L3, L11).
     pub(crate) fn fail_impossible(&mut self, lane: u32, now: Now, plan: &mut Plan) {
-        // Limits that a cost of 1 could never pass are refused where they are set.
+        // Limits that admit no cost of 1 are refused where they are set.
         let queued = self.lanes[lane].queues.iter().filter(|waiting| waiting.cost.get() > 1);
         for call in queued.map(|waiting| waiting.call).collect::<Vec<u32>>() {
             if self.calls.get(call).is_some_and(|call| call.state == State::Queued) {

@@ -16,7 +16,7 @@ pub(crate) struct GroupStanding {
     pub(crate) wake_at: Option<Time>,
 }
 
-/// One group and those of its lanes that are otherwise open, the best first.
+/// One group, with the best calls of those of its lanes that are open themselves.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
     pub(crate) name: String,
@@ -30,7 +30,7 @@ pub(crate) struct Group {
     pub(crate) pending: PendingStarts,
     pub(crate) last_start: Time,
     pub(crate) ledger: Ledger,
-    /// Its best lanes that may go now, by what they need.
+    /// Its best calls that may go now, by their needs.
     pub(crate) standing: GroupStanding,
     pub(crate) dirty: bool,
 }

@@ -85,7 +85,7 @@ impl Recent {
     /// The gap between starts in the last ten seconds, if those tell the rate of the lane.
     pub(crate) fn gap(mut self, now: Time) -> Option<Span> {
         self.forget(now.0 / 1_000_000);
-        // A start that is only assumed may count a moment ahead.
+        // The last start may be assumed, and so a moment in the future: its second counts.
         let second = self.second;
         let starts: u32 = self.starts.iter().map(|starts| u32::from(*starts)).sum();
         let ago = |ago: &u64| self.starts[((second + RATE_SECONDS - ago) % RATE_SECONDS) as usize];
@@ -118,7 +118,7 @@ impl Health {
         self.cooldown_until = self.cooldown_until.max(until);
     }
 
-    /// The gap that the lane has now, if it has one or its rate is known.
+    /// The present gap of the lane, its own or that of its rate.
     fn present_gap(&self, limits: &Limits, by_rate: Option<Span>) -> Option<Span> {
         let gap = self.every(limits);
         if gap > Span::ZERO { Some(gap) } else { by_rate }
@@ -215,7 +215,7 @@ impl Health {
         }
     }
 
-    /// The gap before priorities bend it.
+    /// The lane's own gap, before shares.
     pub(crate) fn every(&self, limits: &Limits) -> Span {
         limits.every.unwrap_or(Span::ZERO).max(self.slow.gap)
     }

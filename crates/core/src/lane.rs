@@ -23,7 +23,7 @@ use crate::waits::Budgets;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     Gap,
-    /// Its own priority's gap (P2): calls behind it may pass.
+    /// The gap of the call's own priority (P2): calls behind it may pass.
     OwnGap,
     Window,
     /// The rest of a window is kept for higher priorities (L11): they may pass.
@@ -32,7 +32,8 @@ pub(crate) enum Cause {
     Group,
 }
 
-/// When something opens and what keeps it closed until then; a past moment means open.
+/// The moment at which something opens, and the limit that keeps it closed until then. A past
+/// moment means open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Opening {
     pub(crate) at: Time,
@@ -50,9 +51,9 @@ impl Opening {
 /// The part of a call that decides when its lane opens for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Demand {
-    /// As submitted.
+    /// The priority that was submitted.
     pub(crate) priority: Priority,
-    /// As risen with age (P2).
+    /// The priority after it rose with age (P2).
     pub(crate) rank: Priority,
     pub(crate) cost: u32,
 }
@@ -64,7 +65,7 @@ pub(crate) struct Glance {
     /// The moment that gaps run from.
     last: Time,
     every: Span,
-    /// The gap that no priority bends.
+    /// The gap that is the same for every priority.
     fixed: Span,
     /// Cooldown, announcements and windows, for a cost of 1 and nothing kept.
     shared: Opening,
@@ -96,8 +97,9 @@ pub(crate) struct Standing {
     pub(crate) wake_at: Option<Time>,
 }
 
-/// One lane and everything that waits on it. There may be many thousands, so what is looked at
-/// together stands together, in the order of these fields, and starts at a cache line.
+/// One lane and everything that waits on it. There may be ten thousand: a decision then costs what
+/// it misses in the caches. So the fields that are read together stand together, in this order, and
+/// start at a cache line.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Lane {
@@ -106,7 +108,7 @@ pub(crate) struct Lane {
     /// Calls of unfinished jobs and attempts on the wire that name it.
     pub(crate) users: u32,
     pub(crate) in_flight: u32,
-    /// Workers of the pool that those keep (P5).
+    /// Those of them that keep a worker (P5).
     pub(crate) workers: u32,
     /// Answered attempts, no longer in flight, whose verdict is open.
     pub(crate) unreported: u32,
@@ -148,7 +150,7 @@ pub(crate) struct Lane {
 
     pub(crate) id: LaneId,
     pub(crate) name: Arc<str>,
-    /// By priority, the last finish and whose it was.
+    /// By priority, the last finish and its attempt.
     pub(crate) finished: [(Time, AttemptId); 4],
     /// Where it stands among the idle lanes, if it does (L10).
     pub(crate) idle_from: Time,
@@ -274,7 +276,7 @@ impl Lane {
         known.max(self.pending.latest(only))
     }
 
-    /// When a call with this demand could go, whatever is ahead of it. A limit answers when.
+    /// The moment at which a call with this demand could go, whatever is ahead of it.
     pub(crate) fn opening(&self, demand: Demand) -> Opening {
         self.opening_at(&self.glance(), demand)
     }
@@ -374,7 +376,7 @@ impl Lane {
         Opening { at, cause: Cause::Window }
     }
 
-    /// Calls at once that are allowed now, whatever the pool says.
+    /// The calls in flight that are allowed now.
     pub(crate) fn width(&self) -> u32 {
         if self.health.probing() {
             return 1;
@@ -414,7 +416,7 @@ impl Lane {
         windows.chain(announced).chain(of_groups).collect()
     }
 
-    /// New limits, from now on: windows that are the same keep their history (L11).
+    /// Replaces its limits. Windows that are the same keep their history (L11).
     pub(crate) fn reconfigure(&mut self, limits: Arc<Limits>, now: Time) {
         let since = |window: &Window| {
             let same = self.limits.windows.iter().position(|old| old.rate == window.rate);
@@ -469,7 +471,7 @@ impl Lane {
         self.latest = self.latest.max(self.late);
     }
 
-    /// Takes up what survived.
+    /// Takes up its stored memory.
     pub(crate) fn remember(&mut self, record: &LaneRecord) {
         self.stored = true;
         // The store does not tell how long the attempts of its history had: the longest is assumed.
@@ -512,7 +514,7 @@ impl Lane {
             self.budgets.pause([]);
         }
         self.paused_at = record.paused_at.unwrap_or_default();
-        // A record without them leaves all history to the group that is configured now.
+        // Without them all history belongs to the group that is configured now.
         if let Some(groups) = &record.groups {
             self.memberships.clone_from(groups);
         }

@@ -97,7 +97,7 @@ impl Core {
         now: Now,
         plan: &mut Plan,
     ) -> Result<(), UnknownLane> {
-        if self.strangers.contains_key(name) || self.stand_ins.contains_key(name) {
+        if self.unconfigured.contains_key(name) || self.stand_ins.contains_key(name) {
             return Err(UnknownLane(name.clone()));
         }
         let full = self.lanes.len() >= self.settings.max_lanes.get() as usize;
@@ -211,7 +211,7 @@ impl Core {
             for entry in pending.iter() {
                 let (at, attempt, _) = entry;
                 from.pending.remove(&entry);
-                // Its real start is told to the new group: here it counts where it was charged.
+                // Only the new group learns its real start. Here it counts where it was charged.
                 from.last_start = from.last_start.max(at);
                 from.ledger.started(attempt, at, at);
             }
@@ -289,8 +289,8 @@ impl Core {
     }
 
     fn add_lane(&mut self, name: Arc<str>, limits: &Arc<Limits>, now: Time) -> u32 {
-        // Zero until the store hears of it: only then is a number given out.
-        let id = self.strangers.remove(&name).unwrap_or(LaneId(0));
+        // Zero until the lane is first written: only then does it get a number.
+        let id = self.unconfigured.remove(&name).unwrap_or(LaneId(0));
         let mut lane = Lane::new(id, name.clone(), limits.clone(), now);
         lane.group = limits.group.as_deref().and_then(|name| self.group_named(name));
         let group = lane.group.map(|group| &*self.groups[group].name);
@@ -336,8 +336,9 @@ impl Core {
         self.lane_names.contains_key(name) || self.template_for(name).is_some()
     }
 
-    /// Makes room by dropping a lane that equals a fresh one. Looks at a few of those idle for
-    /// longest: each look either drops one or moves it to the moment it could be fresh.
+    /// Makes room by dropping a lane that equals a new one. Looks at a few of the lanes that have
+    /// been idle for longest: each look drops one, or moves it to the moment at which it could
+    /// equal a new one.
     fn drop_idle_lane(&mut self, now: Time, plan: &mut Plan) -> bool {
         for _ in 0..16 {
             let Some(&(idle_since, number)) = self.idle_lanes.first() else { return false };
@@ -379,7 +380,7 @@ impl Core {
         }
     }
 
-    /// One user fewer: a lane that a template made may now be idle.
+    /// Removes a user. A lane that a template made may be idle then.
     pub(crate) fn release_lane(&mut self, number: u32, now: Time) {
         let lane = &mut self.lanes[number];
         lane.users -= 1;

@@ -1,7 +1,8 @@
 //! The history of attempts, and exact sliding windows over it (L3, L4).
 //!
-//! Entries carry a running sum of costs. So what a window holds is a difference of two sums, the
-//! moment it opens is one binary search, and dropping an entry merges it into its later neighbour.
+//! Entries carry a running sum of costs. So the cost in a window is a difference of two sums, the
+//! moment at which it opens is one binary search, and dropping an entry merges it into its later
+//! neighbour.
 
 use std::collections::VecDeque;
 
@@ -9,7 +10,7 @@ use crate::job::AttemptId;
 use crate::mutant::Mutant;
 use crate::time::{Span, Time};
 
-/// Up to here every attempt has its own entry; beyond, neighbours may merge.
+/// Up to this number every attempt has its own entry. Beyond it neighbours may merge.
 pub(crate) const EXACT_ENTRIES: usize = 4_096;
 /// A merged entry is late by at most this part of its window.
 const GRAINS_PER_WINDOW: u64 = 1_024;
@@ -17,7 +18,7 @@ const GRAINS_PER_WINDOW: u64 = 1_024;
 /// One attempt, or several neighbours that were merged at the latest of their moments.
 #[derive(Clone, Copy, Debug)]
 struct LedgerEntry {
-    /// When it arrived at the latest, by its start; while that is not known, by its `send_by`.
+    /// Its latest possible arrival: by its start, or by its `send_by` while the start is not known.
     at: Time,
     /// Cost of this and all earlier entries together.
     sum: u64,
@@ -26,7 +27,7 @@ struct LedgerEntry {
     open: bool,
 }
 
-/// Attempts by the moment they count at.
+/// Attempts by the moment at which they count.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     entries: VecDeque<LedgerEntry>,

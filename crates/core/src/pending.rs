@@ -10,7 +10,7 @@ use crate::time::Time;
 /// The latest moment of arrival, the attempt and its priority.
 type PendingStart = (Time, AttemptId, Priority);
 
-/// Few at a time, and nearly always joined at the back and left at the front.
+/// They are few at a time, and nearly always join at the back and leave at the front.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PendingStarts(VecDeque<PendingStart>);
 

@@ -44,7 +44,7 @@ pub(crate) struct Pool {
     lanes: u32,
     /// When the size last changed.
     changed_at: Time,
-    /// Since when the queue has been below `shrink_at`.
+    /// The moment since which the queue has been below `shrink_at`.
     quiet_since: Option<Time>,
 }
 
@@ -126,7 +126,7 @@ impl Pool {
             return;
         }
         let since = *self.quiet_since.get_or_insert(now);
-        // Busy workers cannot go, and those kept for interactive calls stay (P3).
+        // Slots that are taken cannot go, and those kept for interactive calls stay (P3).
         let held = self.busy.saturating_add(self.settings.interactive_reserve);
         let base = self.settings.base.get().max(held);
         if self.size <= base {

@@ -30,13 +30,13 @@ pub(crate) struct Waiting {
 /// How a call leaves its queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Leaves {
-    /// It goes: its tenant has had its turn.
+    /// It starts: its tenant has had its turn.
     Served,
-    /// Its tenant keeps its turn.
+    /// It is withdrawn: its tenant keeps its turn.
     Withdrawn,
 }
 
-/// Stands where a call has left.
+/// The number at the place of a call that has left.
 const GONE: u32 = u32::MAX;
 
 /// The waiting calls of one tenant, the oldest first.
@@ -115,7 +115,7 @@ impl Line {
     }
 }
 
-/// How often a call can rise, and not at all (P2).
+/// The numbers of times that a call can have risen, zero included (P2).
 const LEVELS: usize = Priority::ALL.len();
 
 /// The calls of one tenant.
@@ -128,7 +128,7 @@ struct Tenant {
     line: Line,
 }
 
-/// The tenants whose oldest call has risen as often.
+/// The tenants whose oldest call has risen the same number of times.
 #[derive(Clone, Debug, Default)]
 struct Level {
     /// By their last turn, then by their oldest call.
@@ -185,7 +185,8 @@ impl Turns {
         }
     }
 
-    /// A tenant stands by its oldest call; how often a new one has risen is seen when it ages.
+    /// Puts a tenant at the place of its oldest call. A new oldest call counts as not risen until
+    /// `age` looks at it.
     fn step_in(&mut self, tenant: u32, before: Option<Waiting>) {
         let known = self.tenants.get_mut(&tenant).expect("the tenant has a line");
         let head = known.line.head();
@@ -220,7 +221,7 @@ impl Turns {
         levels.rposition(|level| !level.order.is_empty()).unwrap_or_default()
     }
 
-    /// When the next tenant joins those that take turns now, or rises above them.
+    /// The moment at which another tenant joins those that take turns now, or rises above them.
     fn rises_at(&self, highest: usize, age_after: Span) -> Time {
         let best = self.best_level();
         let rises = (0..=best).filter_map(|risen| {
@@ -364,7 +365,7 @@ impl Queue {
         self.iter().max()
     }
 
-    /// All calls, in no order that means anything.
+    /// All calls, in no particular order.
     pub(crate) fn iter(&self) -> Box<dyn Iterator<Item = Waiting> + '_> {
         match &self.turns {
             Some(turns) => Box::new(turns.tenants.values().flat_map(|tenant| tenant.line.iter())),
@@ -373,11 +374,11 @@ impl Queue {
     }
 }
 
-/// A lane's four queues. Their heads are at hand without looking into the queues.
+/// A lane's four queues. Their heads are kept beside them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queues {
     heads: [Option<Waiting>; 4],
-    /// Which queues keep turns, one bit each.
+    /// The queues that keep turns, one bit each.
     in_turns: u8,
     by_priority: Box<[Queue; 4]>,
 }
@@ -387,7 +388,7 @@ impl Queues {
         self.heads[priority.index()]
     }
 
-    /// Calls have aged: turns go to those that have risen most.
+    /// Lets calls age: turns go to tenants whose oldest call has risen most.
     pub(crate) fn age(&mut self, age_after: Span, now: Time) {
         if self.in_turns == 0 {
             return;
@@ -415,7 +416,8 @@ impl Queues {
         &self.by_priority[priority.index()]
     }
 
-    /// Lines a call up at its place; says whether that may change who goes next, or when.
+    /// Lines a call up at its place. Returns `true` if that may change the call that goes next, or
+    /// its moment.
     pub(crate) fn push(&mut self, priority: Priority, tenant: u32, waiting: Waiting) -> bool {
         let place = priority.index();
         let head = self.by_priority[place].push(self.heads[place], tenant, waiting);
@@ -425,12 +427,12 @@ impl Queues {
         head == waiting || turns
     }
 
-    /// Takes a call out; its tenant keeps its turn.
+    /// Takes a call out. Its tenant keeps its turn.
     pub(crate) fn remove(&mut self, priority: Priority, tenant: u32, place: QueuePlace) {
         self.take(priority, tenant, place, Leaves::Withdrawn);
     }
 
-    /// Takes a call out because it goes; its tenant has had its turn.
+    /// Takes a call out because it starts. Its tenant has had its turn.
     pub(crate) fn serve(&mut self, priority: Priority, tenant: u32, place: QueuePlace) {
         self.take(priority, tenant, place, Leaves::Served);
     }

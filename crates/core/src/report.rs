@@ -243,7 +243,8 @@ impl<'de> Deserialize<'de> for Report {
             job: line.job,
             state: line.state,
             answer: line.answer,
-            // The moment is of the engine that finished it: it means nothing elsewhere.
+            // The moment is engine time of the process that finished it: it means nothing
+            // elsewhere.
             finished_at: Time::ZERO,
             calls: calls.map_err(serde::de::Error::custom)?,
             partial: line.partial,

@@ -1,4 +1,4 @@
-//! Taking up what a store kept: after a stop and after a crash alike (B1, B2).
+//! Restore: the way back from a store's records, after a stop and after a crash alike (B1, B2).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub struct Restore {
     plan: Plan,
     lanes: BTreeMap<LaneId, u32>,
     /// Groups that count the attempts of lanes which are configured no more.
-    strangers: BTreeMap<LaneId, Vec<Membership>>,
+    unconfigured: BTreeMap<LaneId, Vec<Membership>>,
     crashed: Vec<Reservation>,
     /// Lanes whose windows are not those that the store knows.
     changed: Vec<u32>,
@@ -36,14 +36,15 @@ pub struct Restore {
 impl Restore {
     /// Starts from the configuration.
     pub fn new(mut core: Core) -> Restore {
-        // The bound is for what comes in. Here it would drop lanes whose history is yet to come.
+        // The bound is for new lanes. During the restore it would drop lanes whose history is yet
+        // to come.
         let max_lanes = core.settings.max_lanes;
         core.settings.max_lanes = std::num::NonZeroU32::MAX;
         Restore {
             core,
             plan: Plan::default(),
             lanes: BTreeMap::new(),
-            strangers: BTreeMap::new(),
+            unconfigured: BTreeMap::new(),
             crashed: Vec::new(),
             changed: Vec::new(),
             max_lanes,
@@ -67,8 +68,8 @@ impl Restore {
         let Ok(number) = core.lane_for(&record.name, Time::ZERO, &mut self.plan) else {
             // Configured no more: it stays in the store, in case it is configured again, and its
             // groups count its attempts.
-            core.strangers.insert(record.name.clone(), record.id);
-            self.strangers.insert(record.id, record.groups.clone().unwrap_or_default());
+            core.unconfigured.insert(record.name.clone(), record.id);
+            self.unconfigured.insert(record.id, record.groups.clone().unwrap_or_default());
             return;
         };
         core.lanes[number].remember(record);
@@ -90,7 +91,7 @@ impl Restore {
             // A lane that is gone: the job waits under that name until it is back.
             let lane = lane.unwrap_or_else(|_| {
                 parked = true;
-                core.stranger(name)
+                core.stand_in_for(name)
             });
             core.lanes[lane].users += 1;
             lanes.push(lane);
@@ -107,12 +108,12 @@ impl Restore {
         if usize::from(record.index) == core.jobs[job].calls.len() {
             let Some(added) = record.added.clone() else { return };
             let lane = core.lane_for(&added.lane, Time::ZERO, &mut self.plan);
-            // A job waits as a whole.
+            // A job is parked as a whole.
             let parks = |&call: &u32| core.calls[call].state == State::Parked;
             let parked = lane.is_err()
                 || core.jobs[job].kind == u32::MAX
                 || core.jobs[job].calls.iter().any(parks);
-            let lane = lane.unwrap_or_else(|_| core.stranger(&added.lane));
+            let lane = lane.unwrap_or_else(|_| core.stand_in_for(&added.lane));
             core.lanes[lane].users += 1;
             let mut call = Call::new(job, lane, record.index, added.stage);
             call.hops = added.hops;
@@ -147,7 +148,7 @@ impl Restore {
         }
     }
 
-    /// Every reservation is still charged, at the latest moment it could have arrived.
+    /// Charges a reservation at the latest moment at which it could have arrived.
     fn reservation(&mut self, reservation: Reservation) {
         // A job that this process cannot run has begun all the same, and cannot be replaced (D1).
         if reservation.ended_at.is_none()
@@ -157,7 +158,7 @@ impl Restore {
             self.core.calls[call].crashes += 1;
         }
         let Some(&number) = self.lanes.get(&reservation.lane) else {
-            let groups = self.strangers.get(&reservation.lane);
+            let groups = self.unconfigured.get(&reservation.lane);
             if let Some(groups) = groups.filter(|_| !Mutant::StrangersUncounted.on()) {
                 self.core.charge_groups(groups, &reservation);
             }
@@ -180,8 +181,8 @@ impl Restore {
         }
     }
 
-    /// Everything has been taken in: calls go back to where they were. Returns the rules and what
-    /// the return itself has to make durable.
+    /// Puts all calls back to where they were, after the last record. Returns the core, and a plan
+    /// with the writes that the restore itself needs.
     pub fn finish(mut self, next: Counters, now: Now) -> (Core, Plan) {
         self.core.settings.max_lanes = self.max_lanes;
         self.core.next.attempt = next.attempt.max(self.core.next.attempt);
@@ -200,7 +201,7 @@ impl Restore {
             event: next.event,
         };
         let jobs: Vec<(JobId, u32)> = core.jobs.iter().map(|(n, job)| (job.id, n)).collect();
-        // Of a call with several open attempts the process died once.
+        // For a call with several open attempts the process died once.
         let mut died: Vec<CallId> = self.crashed.iter().map(|it| it.call).collect();
         died.sort_unstable();
         died.dedup();
@@ -238,7 +239,8 @@ impl Restore {
         for group in core.groups.iter().map(|(number, _)| number).collect::<Vec<u32>>() {
             core.touch_group(group);
         }
-        // A stage whose last call settled as the process died: nothing else would move the job.
+        // The process may have died between the last outcome of a stage and its consequences.
+        // Nothing else would move that job.
         for (id, job) in jobs {
             let whole = core.jobs.get(job).is_some_and(|job| job.id == id && job.stage_left == 0);
             let due = |core: &Core| core.jobs[job].due();
@@ -253,8 +255,8 @@ impl Restore {
     /// Takes up the attempts that outlived their process. Those of calls that this process cannot
     /// run stay as they are, for a process that can.
     fn take_up(&mut self, now: Now) {
-        // A call may have several open attempts, of which all but the newest had brought something:
-        // that one is its own.
+        // A call may have several open attempts. All but the newest had a result, so the newest is
+        // the one that the call waits for.
         self.crashed.sort_by_key(|reservation| std::cmp::Reverse(reservation.attempt));
         for reservation in std::mem::take(&mut self.crashed) {
             let call = self.core.call_numbered(reservation.call);
@@ -273,7 +275,7 @@ impl Restore {
         self.crashed.reverse();
     }
 
-    /// The process that made the open reservations is gone, and its sockets with it.
+    /// Ends the open reservations: the process that made them is gone, and its sockets with it.
     fn end_reservations(&mut self, now: Time) {
         for Reservation { lane, attempt, priority, .. } in &self.crashed {
             let number = self.lanes[lane];
@@ -305,7 +307,7 @@ impl Core {
     }
 
     /// A stand-in for a lane that is configured no more: nothing ever starts on it.
-    fn stranger(&mut self, name: &Arc<str>) -> u32 {
+    fn stand_in_for(&mut self, name: &Arc<str>) -> u32 {
         if let Some(&lane) = self.stand_ins.get(name) {
             return lane;
         }
@@ -398,7 +400,7 @@ impl Core {
         if let Some(key) = self.jobs[job].cache_key().cloned() {
             let lane = self.calls[call].lane;
             if !waits_for_retry {
-                // Its stage may have been about to start: the cache is asked, as always (C1).
+                // Its stage may have been about to start, so the cache is asked (C1).
                 self.step(call, Step::Ask);
                 let (job, lane) = (self.jobs[job].id, self.lanes[lane].name.clone());
                 plan.lookups.push(CallLookup { job, call, lookup: Lookup { lane, key } });
@@ -463,7 +465,7 @@ impl Core {
             return Vec::new();
         }
         let jobs = self.jobs.iter().filter(|(job, state)| {
-            // One that came due after that had not begun, and nothing tells when it did.
+            // A job that came due after the crash had not begun.
             state.cache_key().is_some() && !(state.due().is_some() && self.untouched(*job))
         });
         let calls = jobs.flat_map(|(_, job)| {
@@ -494,7 +496,7 @@ impl Core {
     /// Repeats or settles a call that the process left open when it died (B2).
     fn crashed(&mut self, id: CallId, now: Now, plan: &mut Plan) {
         let Some(call) = self.call_numbered(id) else { return };
-        // One that was taken up goes on, whatever became of its earlier attempts.
+        // A call that was taken up goes on, whatever the fate of its earlier attempts.
         if matches!(self.calls[call].state, State::Settled | State::Running | State::Parked) {
             return;
         }

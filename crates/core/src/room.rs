@@ -16,7 +16,7 @@ use crate::time::{Now, Span, Time};
 /// A refused caller is told to come again after this at the earliest: many of them come.
 const AGAIN: Span = Span::secs(1);
 
-/// How full a queue is, by the marks of the pool.
+/// The filling of a queue, by the marks at which the pool grows and shrinks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fill {
     /// Below `shrink_at`.
@@ -27,7 +27,7 @@ pub(crate) enum Fill {
     High,
 }
 
-/// A bound and the calls that wait within it.
+/// A bound on waiting calls, and their number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     taken: u32,
@@ -162,7 +162,7 @@ impl Core {
         self.all_keep_workers || keeps_worker || Mutant::PermitsTakeRoom.on()
     }
 
-    /// Sets the bound of a lane, which its limits or the settings say.
+    /// Sets the bound of a lane from its limits or the settings.
     pub(crate) fn bound_lane(&mut self, lane: u32) {
         let bound = self.lane_bound(&self.lanes[lane]);
         let before = self.lanes[lane].room;
@@ -181,7 +181,7 @@ impl Core {
         self.fills.change(lane.room.fill(), Fill::Low);
     }
 
-    /// How full the queue is: as full as its fullest lane, or as all of it together (Q3).
+    /// The filling of the queue: that of its fullest lane, or of all of it together (Q3).
     pub(crate) fn fill(&self) -> Fill {
         self.room.fill().max(self.fills.fullest())
     }

@@ -23,7 +23,7 @@ pub(crate) struct Rosters {
 pub(crate) struct Service {
     pub(crate) terms: Option<ServiceTerms>,
     pub(crate) record: ServiceRecord,
-    /// Whether the store has heard of it.
+    /// Whether the store has its record.
     pub(crate) stored: bool,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Roster {
     /// `None` for a roster that is configured no more: it rests as it was.
     pub(crate) terms: Option<RosterTerms>,
     pub(crate) record: RosterRecord,
-    /// Where it stands in `by_time` and `by_wall`.
+    /// Its places in `by_time` and `by_wall`.
     pub(crate) armed: Option<Now>,
 }
 
@@ -74,7 +74,7 @@ impl Rosters {
         roster.record = RosterRecord { remaining: remaining.collect(), ..record };
     }
 
-    /// When a roster has to be looked at, in engine time.
+    /// The next moment at which a roster has to be looked at, in engine time.
     pub(crate) fn wake_at(&self, now: Now) -> Option<Time> {
         if !self.steps.is_empty() {
             return Some(now.time);

@@ -17,7 +17,7 @@ pub const SERVICE_KIND: &str = "service";
 pub const MOST_SERVICES: usize = 10_000;
 /// The longest reason of a failed run that is remembered, in bytes.
 const LONGEST_WHY: usize = 500;
-/// A success so far ahead of the clock was dated by a clock that was wrong.
+/// A success that is further ahead of the clock than this was dated by a wrong clock.
 const WRONG_CLOCK: Span = Span::days(1);
 
 /// When a service is due.
@@ -129,7 +129,7 @@ impl When {
 }
 
 impl ServiceRecord {
-    /// Moments up to this one, by the wall clock, ask for no run any more.
+    /// The moment, by the wall clock, up to which a cron expression asks for no run any more.
     fn covered_until(&self, now: Now) -> Time {
         let last = self.succeeded_at.unwrap_or(self.since);
         if last.wall > now.wall + WRONG_CLOCK { now.wall_time(last.time) } else { last.wall }

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::call::{ANY_WAIT, Call, Least, NO_CALL, State, Step};
+use crate::call::{ANY_WAIT, Call, LeastBudget, NO_CALL, State, Step};
 use crate::core::{Core, Moment};
 use crate::job::{AttemptId, JobId};
 use crate::mutant::Mutant;
@@ -15,8 +15,8 @@ use crate::plan::Plan;
 use crate::record::Write;
 use crate::time::{Now, Span};
 
-/// No call waits less.
-pub(crate) const NO_PATIENCE: Least = Least { any: Span::ZERO, named: Span::ZERO };
+/// The smallest budget that there is.
+pub(crate) const NO_PATIENCE: LeastBudget = LeastBudget { any: Span::ZERO, named: Span::ZERO };
 
 impl Core {
     pub(crate) fn find_same(&self, lane: u32, key: &[u8]) -> Option<u32> {
@@ -27,7 +27,7 @@ impl Core {
         })
     }
 
-    /// The call no longer stands for all calls with its lane and cache key.
+    /// Takes a call out of the table of calls by lane and cache key.
     pub(crate) fn forget_same(&mut self, call: u32) {
         let (job, lane) = (self.calls[call].job, self.calls[call].lane);
         if let Some(key) = self.jobs[job].cache_key().cloned()
@@ -115,7 +115,7 @@ impl Core {
         }
     }
 
-    /// A shared attempt is one attempt of every call that shared it (R1, C2).
+    /// Applies `act` to every call that shared an attempt, which counts for each of them (R1, C2).
     pub(crate) fn shared_by(&mut self, leader: u32, act: impl Fn(&mut Call)) {
         act(&mut self.calls[leader]);
         if Mutant::SharedUncounted.on() {
@@ -170,8 +170,8 @@ impl Core {
         }
     }
 
-    /// A call that goes for reasons of its own job leaves its place to the first that shares it
-    /// (C2).
+    /// Hands the place, the attempt or the retry of a call that goes to the first call that shares
+    /// it (C2).
     pub(crate) fn hand_over(&mut self, number: u32, now: Now, plan: &mut Plan) {
         self.forget_same(number);
         let Some(heirs) = self.followers.remove(&number) else { return };
@@ -211,7 +211,7 @@ impl Core {
         }
     }
 
-    /// The first of these calls leads the others from now on.
+    /// Makes the first of these calls lead the others, and returns it.
     fn pass_on(&mut self, mut heirs: Vec<u32>) -> Option<u32> {
         let heir = if heirs.is_empty() { None } else { Some(heirs.remove(0)) }?;
         self.lead(heir, &heirs);
@@ -221,7 +221,7 @@ impl Core {
         Some(heir)
     }
 
-    /// The attempt of a call that goes is its heir's.
+    /// Gives the attempt of a call that goes to its heir.
     pub(crate) fn take_over(&mut self, heir: u32, from: u32, attempt: AttemptId, plan: &mut Plan) {
         let known = self.attempts.get_mut(&attempt).expect("a running call has an attempt");
         known.call = Some(heir);
@@ -309,14 +309,14 @@ impl Core {
     }
 
     /// The budget of the call itself.
-    pub(crate) fn own_least(&self, call: u32) -> Least {
+    pub(crate) fn own_least(&self, call: u32) -> LeastBudget {
         let call = &self.calls[call];
         let named = self.jobs[call.job].max_wait.unwrap_or(ANY_WAIT);
-        Least { any: call.max_wait, named }
+        LeastBudget { any: call.max_wait, named }
     }
 
     /// The smallest budget among a call and those that follow it; none is below `floor`.
-    pub(crate) fn shared_least(&self, call: u32, floor: Least) -> Least {
+    pub(crate) fn shared_least(&self, call: u32, floor: LeastBudget) -> LeastBudget {
         let mut least = self.own_least(call);
         for &follower in self.followers.get(&call).into_iter().flatten() {
             if least == floor {
@@ -329,8 +329,8 @@ impl Core {
 
     /// The smallest budget among a queued call and its followers, and the smallest that a caller
     /// named: the budgets under which its lane's indexes hold it.
-    pub(crate) fn held_least(&self, call: u32) -> Least {
-        // Nearly always of none.
+    pub(crate) fn held_least(&self, call: u32) -> LeastBudget {
+        // Nearly always empty.
         let shared =
             if self.shared_budgets.is_empty() { None } else { self.shared_budgets.get(&call) };
         shared.copied().unwrap_or_else(|| self.own_least(call))
@@ -339,13 +339,13 @@ impl Core {
     /// Updates the indexes after budgets of a call or its followers have grown, or some follow no
     /// longer; `before` is the budget that they hold. That must be one that a sharer really has:
     /// otherwise the search for calls that give up finds the same call again and never ends.
-    pub(crate) fn share_budgets(&mut self, leader: u32, before: Least) {
+    pub(crate) fn share_budgets(&mut self, leader: u32, before: LeastBudget) {
         let least = self.shared_least(leader, before);
         self.set_least(leader, before, least);
     }
 
     /// Holds a queued call under its new budget. Calls in other states are in no index.
-    fn set_least(&mut self, call: u32, before: Least, least: Least) {
+    fn set_least(&mut self, call: u32, before: LeastBudget, least: LeastBudget) {
         if self.calls[call].state != State::Queued {
             return;
         }
@@ -356,7 +356,7 @@ impl Core {
         }
     }
 
-    pub(crate) fn remember_least(&mut self, call: u32, least: Least) {
+    pub(crate) fn remember_least(&mut self, call: u32, least: LeastBudget) {
         if least == self.own_least(call) {
             self.shared_budgets.remove(&call);
         } else {
@@ -364,7 +364,7 @@ impl Core {
         }
     }
 
-    pub(crate) fn hold_budget(&mut self, call: u32, before: Least, after: Least) {
+    pub(crate) fn hold_budget(&mut self, call: u32, before: LeastBudget, after: LeastBudget) {
         let (lane, job) = (self.calls[call].lane, &self.jobs[self.calls[call].job]);
         let (priority, cost) = (job.priority, job.cost.get());
         let lane = &mut self.lanes[lane];

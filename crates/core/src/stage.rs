@@ -1,7 +1,7 @@
-//! Queue: the calls of a stage ask the cache, join their lanes' queues, or join each other
+//! Queue: the calls of a stage ask the cache, join their lanes' queues, or share a request
 //! (J3, J6, C1, C2, D3, W1).
 
-use crate::call::{ANY_WAIT, Call, Least, State, Step};
+use crate::call::{ANY_WAIT, Call, LeastBudget, State, Step};
 use crate::core::{Core, Moment};
 use crate::job::JobId;
 use crate::lane::{Cause, Demand, Lane, Opening};
@@ -20,7 +20,8 @@ const RSS_MAX_WAIT: Span = Span::secs(15);
 const BACKGROUND_MAX_WAIT: Span = Span::secs(60);
 
 impl Core {
-    /// Starts the job's current stage: each of its calls goes its way in this turn.
+    /// Starts the job's current stage. Each of its calls is settled, asks the cache, or joins a
+    /// queue in this turn.
     pub(crate) fn begin_stage(&mut self, job: u32, now: Now, plan: &mut Plan) {
         let (id, stage) = (self.jobs[job].id, self.jobs[job].stage);
         let begins = |core: &Core, call: u32| {
@@ -34,7 +35,7 @@ impl Core {
             self.stage_over(job, None, now, plan);
             return;
         }
-        // Calls that `moved` adds begin by themselves.
+        // Calls that a move adds begin by themselves.
         for at in 0..self.jobs[job].calls.len() {
             let call = self.jobs[job].calls[at];
             if begins(self, call) {
@@ -125,7 +126,8 @@ impl Core {
         self.settle(call, outcome, now, plan);
     }
 
-    /// Unfinished calls with the same lane and cache key are one call (C2).
+    /// Joins the lane's queue, or shares the request of an unfinished call with the same lane and
+    /// cache key (C2).
     fn join_same(&mut self, call: u32, lookup: &Lookup, now: Now, plan: &mut Plan) {
         let lane = self.calls[call].lane;
         let leader = self.find_same(lane, &lookup.key);
@@ -135,7 +137,7 @@ impl Core {
         } else if let Some(leader) = leader {
             self.take_place(call, now);
             self.follow(call, leader);
-            // Only its record tells of a call that `moved` added.
+            // The job's record does not tell of a call that a move added.
             if self.begins_late(call) {
                 self.write_call(call, plan);
             }
@@ -156,7 +158,7 @@ impl Core {
 
     /// Settles a call that may not wait for its lane, or would not wait until it opens.
     pub(crate) fn judge_waiting(&mut self, call: u32, now: Now, plan: &mut Plan) {
-        // Limits may have changed since it was submitted, and a move leads anywhere.
+        // Limits may have changed since it was submitted, and a move may lead to any lane.
         if !self.fail_if_impossible(call, now, plan) && !self.skip_if_paused(call, now, plan) {
             self.skip_if_hopeless(call, now, plan);
         }
@@ -368,7 +370,7 @@ impl Core {
     pub(crate) fn line_up(&mut self, call: u32) {
         let Call { lane, index, .. } = self.calls[call];
         let job = &self.jobs[self.calls[call].job];
-        // Unlike moments, numbers differ: no two calls have the same place.
+        // Calls may join at the same moment, but their numbers differ: no two have the same place.
         self.calls[call].place.seq = (job.id.0 << 16) | u64::from(index);
         let place = self.calls[call].place;
         let lane_state = &mut self.lanes[lane];
@@ -379,8 +381,8 @@ impl Core {
             least = self.shared_least(call, NO_PATIENCE);
             self.remember_least(call, least);
         }
-        if least != Least::default() {
-            self.hold_budget(call, Least::default(), least);
+        if least != LeastBudget::default() {
+            self.hold_budget(call, LeastBudget::default(), least);
         }
         self.waiting += 1;
         // Only a new head changes the standing of the lane, or whose turn it is. A budget matters
@@ -400,12 +402,12 @@ impl Core {
         self.touch_lane(lane);
     }
 
-    /// The call no longer waits in a queue.
+    /// Removes a call from the counts and budgets of waiting calls.
     pub(crate) fn unwait(&mut self, call: u32) {
         let least = self.held_least(call);
         self.shared_budgets.remove(&call);
-        if least != Least::default() {
-            self.hold_budget(call, least, Least::default());
+        if least != LeastBudget::default() {
+            self.hold_budget(call, least, LeastBudget::default());
         }
         self.waiting -= 1;
     }

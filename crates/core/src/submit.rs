@@ -1,12 +1,13 @@
-//! Submit and admit: what comes in, checked, counted and made a job (Q1, D1, D2, D3).
+//! Submit and admit: a submission is checked, joined to the same work or refused, or becomes a job
+//! (Q1, D1, D2).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::call::{Call, Least, State, Step};
+use crate::call::{Call, LeastBudget, State, Step};
 use crate::callers::Callers;
 use crate::calls::Calls;
-use crate::core::{Core, Job, Moment, Rare};
+use crate::core::{Core, Job, Moment, RareOptions};
 use crate::due::Due;
 use crate::job::{
     Admission, Blob, JobId, JobSpec, LONGEST_KEY, MOST_CALLS, OnDuplicate, Submission, SubmitError,
@@ -176,7 +177,7 @@ impl Core {
         let mut lanes = Vec::with_capacity(spec.stages.iter().map(Vec::len).sum());
         for stage in &spec.stages {
             for (place, name) in stage.iter().enumerate() {
-                // A handful of lanes is compared faster than sorted; the number is bounded.
+                // Comparing a few lanes is faster than sorting them, and their number is bounded.
                 if stage[..place].contains(name) {
                     return Err(SubmitError::LaneTwice(name.clone()));
                 }
@@ -196,7 +197,8 @@ impl Core {
         Ok(lanes)
     }
 
-    /// Refuses a cost that no window of the lane or its group could ever admit (L3).
+    /// Returns an error for a cost that no window of the lane or its group could ever admit (L3):
+    /// at the head of a queue it would block the lane for ever.
     pub(crate) fn check_cost(
         &self,
         lane: &Arc<str>,
@@ -258,7 +260,7 @@ impl Core {
     pub(crate) fn add_job(&mut self, record: &JobRecord, kind: u32, lanes: &[u32]) -> u32 {
         let (spec, terms) = (&record.spec, &record.terms);
         let tenant = spec.tenant.as_ref().map_or(0, |name| self.hold_tenant(name));
-        let rare = Rare {
+        let rare = RareOptions {
             schedule_key: spec.schedule_key.clone(),
             cache_key: spec.cache_key.clone(),
             due: terms.due,
@@ -278,7 +280,7 @@ impl Core {
             key: spec.key.clone(),
             submitted_at: record.submitted_at,
             max_wait: spec.max_wait,
-            rare: (rare != Rare::default()).then(|| Box::new(rare)),
+            rare: (rare != RareOptions::default()).then(|| Box::new(rare)),
             stage: 0,
             stage_left: 0,
             left: lanes.len() as u16,
@@ -353,7 +355,7 @@ impl Core {
                 Admission::Joined(id)
             }
             OnDuplicate::Replace if self.still_waits(first) => {
-                // Work that was due later entered whatever waits: now it needs room (Q1).
+                // Work due later was accepted without room. It needs room now (Q1).
                 if self.waits_to_be_due(first)
                     && submission.due.later(now).is_none()
                     && let Some(refused) = self.refusal_to_begin(first, now)?
@@ -416,7 +418,7 @@ impl Core {
         self.unwatch_deadline(job);
         self.jobs[job].callers.take_over(deadline);
         self.watch_deadline(job);
-        // Beginning may end the job at once, so its terms are written first.
+        // The first stage may end the job at once, so its terms are written before it begins.
         self.write_terms(job, plan);
         if self.jobs[job].calls.iter().any(|&call| self.calls[call].state == State::Parked) {
             return;
@@ -468,7 +470,7 @@ impl Core {
         }
         (self.jobs[job].priority, self.jobs[job].named) = (priority, true);
         // The budgets under which the leaders in other jobs are held now.
-        let mut shared: BTreeMap<u32, Least> = BTreeMap::new();
+        let mut shared: BTreeMap<u32, LeastBudget> = BTreeMap::new();
         for &call in &calls {
             let Call { state, leader, .. } = self.calls[call];
             if state == State::Joined && !calls.contains(&leader) {

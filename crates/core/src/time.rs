@@ -1,4 +1,4 @@
-//! Moments and spans: the only notions of time that the rules know.
+//! Moments and spans. The rules have no other notion of time, and no clock.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
@@ -178,7 +178,7 @@ impl fmt::Display for Span {
 /// A text that is not a span.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpanError {
-    /// Not numbers with units.
+    /// It is not a list of numbers with units.
     #[error("`{0}` is not a span of time: write it like `250ms`, `90s` or `1h30m`")]
     Form(String),
     /// A number without a unit.
@@ -232,7 +232,7 @@ impl FromStr for Span {
     }
 }
 
-/// Outside text as it may stand in an error: one line, bounded.
+/// Text from outside in the form in which an error may show it: one line, bounded.
 pub(crate) fn shown(text: &str) -> String {
     let mut short: String = text.chars().take(60).flat_map(char::escape_debug).collect();
     if text.chars().nth(60).is_some() {

@@ -5,7 +5,7 @@
 
 use crate::time::Time;
 
-/// Children per place: fewer levels, and siblings are neighbours in memory.
+/// Children per place. With four there are fewer levels, and siblings are neighbours in memory.
 const ARITY: usize = 4;
 /// The place of numbers that are not in the heap.
 const NOWHERE: u32 = u32::MAX;

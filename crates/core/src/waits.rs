@@ -1,8 +1,8 @@
-//! Waiting calls by how long they would wait for a closed lane (W1).
+//! Waiting calls by their budgets for a closed lane (W1).
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::call::{ANY_WAIT, Least};
+use crate::call::{ANY_WAIT, LeastBudget};
 use crate::priority::Priority;
 use crate::time::Span;
 
@@ -118,11 +118,11 @@ impl WaitsByCost {
     }
 }
 
-/// A lane's budgets by priority. The smallest are at hand without looking into the trees.
+/// A lane's budgets by priority. The smallest ones are kept beside the trees.
 #[derive(Clone, Debug)]
 pub(crate) struct Budgets {
     least: [Span; 4],
-    /// Which priorities have any, and which have calls that cost more than 1, one bit each.
+    /// The priorities that have any, and those with calls that cost more than 1, one bit each.
     some: u8,
     costly: u8,
     by_priority: Box<[WaitsByCost; 4]>,
@@ -144,7 +144,7 @@ impl Default for Budgets {
 }
 
 impl Budgets {
-    pub(crate) fn insert(&mut self, priority: Priority, cost: u32, least: Least, call: u32) {
+    pub(crate) fn insert(&mut self, priority: Priority, cost: u32, least: LeastBudget, call: u32) {
         if least.any != ANY_WAIT {
             self.by_priority[priority.index()].insert(cost, least.any, call);
             self.look_at(priority);
@@ -154,7 +154,7 @@ impl Budgets {
         }
     }
 
-    pub(crate) fn remove(&mut self, priority: Priority, cost: u32, least: Least, call: u32) {
+    pub(crate) fn remove(&mut self, priority: Priority, cost: u32, least: LeastBudget, call: u32) {
         if least.any != ANY_WAIT {
             self.by_priority[priority.index()].remove(cost, least.any, call);
             self.look_at(priority);

@@ -48,7 +48,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Its name everywhere.
+    /// Its name in JSON and in output.
     pub const fn name(self) -> &'static str {
         match self {
             Reason::Gap => "gap",

@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 /// The letters that a code begins with.
 const LETTERS: &[u8] = b"LPWJDQRSCB";
 
+/// Crates whose public items are read for codes.
+const PUBLIC: [&str; 2] = ["crates/core/src", "crates/store/src"];
+
 #[test]
 fn every_code_in_the_sources_has_a_rule() {
     let rules = anchors();
@@ -57,6 +60,30 @@ fn every_link_to_a_rule_leads_to_one() {
         }
     }
     assert!(links >= LETTERS.len() && broken.is_empty(), "{links} links, broken: {broken:?}");
+}
+
+/// Codes are for those who read the source: the documentation of a public item says the rule.
+#[test]
+fn public_items_are_documented_without_codes() {
+    let mut found = Vec::new();
+    let public = |(file, _): &(PathBuf, String)| {
+        // Mutants are rules by their codes.
+        let rules = file.ends_with("core/src/mutant.rs");
+        !rules && PUBLIC.iter().any(|sources| file.starts_with(root().join(sources)))
+    };
+    for (file, text) in sources().into_iter().filter(public) {
+        let mut docs = Vec::new();
+        for line in text.lines().map(str::trim_start) {
+            if let Some(doc) = line.strip_prefix("///") {
+                docs.extend(codes(doc));
+            } else if !line.starts_with("#[") {
+                let item = line.trim_end_matches([' ', '{']);
+                let named = docs.drain(..).filter(|_| item.starts_with("pub "));
+                found.extend(named.map(|code| format!("{}: {item}: {code}", file.display())));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
 /// The rules that the document has, each with an anchor of its own name.

@@ -17,7 +17,7 @@ use crate::call::State;
 use crate::core::{Core, Moment};
 use crate::group::GroupStanding;
 use crate::job::SubmitError;
-use crate::lane::{Cause, Contenders, Demand, Glance, Key, Lane, Standing};
+use crate::lane::{Cause, CommonOpening, Contender, Contenders, Demand, Lane, Standing};
 use crate::mutant::Mutant;
 use crate::outcome::{Failure, Outcome, Skip};
 use crate::plan::Plan;
@@ -143,12 +143,12 @@ impl Core {
         loop {
             if let Some(lane) = self.dirty_lanes.pop() {
                 self.lanes[lane].dirty = false;
-                let glance = self.lanes[lane].glance();
-                self.skip_hopeless(lane, &glance, now, plan);
+                let common = self.lanes[lane].common();
+                self.skip_hopeless(lane, &common, now, plan);
                 if !Mutant::NoAgeing.on() {
                     self.lanes[lane].queues.age(self.settings.age_after, now.time);
                 }
-                self.stand_lane(lane, &glance, now);
+                self.stand_lane(lane, &common, now);
             } else if let Some(group) = self.dirty_groups.pop() {
                 self.groups[group].dirty = false;
                 self.skip_hopeless_in_group(group, now, plan);
@@ -168,7 +168,7 @@ impl Core {
     /// Skips every call that would not wait until its lane opens (W1). Budgets stand in trees that
     /// are popped from the small end: a call whose budget is long enough is not looked at, so a
     /// lane that closes costs what it skips and not what it holds.
-    fn skip_hopeless(&mut self, lane: u32, glance: &Glance, now: Now, plan: &mut Plan) {
+    fn skip_hopeless(&mut self, lane: u32, common: &CommonOpening, now: Now, plan: &mut Plan) {
         if Mutant::MaxWaitIgnored.on() {
             return;
         }
@@ -176,7 +176,7 @@ impl Core {
         while some != 0 {
             let priority = Priority::ALL[some.trailing_zeros() as usize];
             some &= some - 1;
-            while let Some(Impatient { call, wait }) = self.impatient(lane, priority, glance, now) {
+            while let Some(Impatient { call, wait }) = self.impatient(lane, priority, common, now) {
                 self.skip_impatient(call, wait, now, plan);
             }
         }
@@ -194,13 +194,13 @@ impl Core {
         &self,
         lane: u32,
         priority: Priority,
-        glance: &Glance,
+        common: &CommonOpening,
         now: Now,
     ) -> Option<Impatient> {
         let lane = &self.lanes[lane];
         lane.budgets.impatient(priority, |cost| {
             let demand = Demand { priority, rank: priority, cost };
-            lane.opening_at(glance, demand).at.since(now.time)
+            lane.opening_at(common, demand).at.since(now.time)
         })
     }
 
@@ -265,8 +265,8 @@ impl Core {
     /// Puts a lane where it belongs: among the lanes that are ready, and at the moment to look
     /// again. Indexes are touched only where the standing differs, because most looks change
     /// nothing.
-    fn stand_lane(&mut self, number: u32, glance: &Glance, now: Now) {
-        let standing = self.lane_standing(number, glance, now);
+    fn stand_lane(&mut self, number: u32, common: &CommonOpening, now: Now) {
+        let standing = self.lane_standing(number, common, now);
         let before = self.lanes[number].standing;
         if standing == before {
             return;
@@ -289,7 +289,7 @@ impl Core {
         }
     }
 
-    fn lane_standing(&self, number: u32, glance: &Glance, now: Now) -> Standing {
+    fn lane_standing(&self, number: u32, common: &CommonOpening, now: Now) -> Standing {
         let lane = &self.lanes[number];
         let mut standing = Standing::default();
         // Neither a lane without calls nor a full or paused one has a moment to wake at: a call
@@ -316,9 +316,9 @@ impl Core {
             if kept_from.is_some_and(|held| head.priority >= held) {
                 continue;
             }
-            let opening = lane.opening_at(glance, head.demand());
+            let opening = lane.opening_at(common, head.demand());
             if opening.at <= now.time {
-                standing.any = self.key(lane, head);
+                standing.any = self.contender(lane, head);
                 break;
             }
             wake_at = wake_at.min(opening.at);
@@ -336,12 +336,12 @@ impl Core {
         }
         // The interactive call behind the best one matters only where the best one may lack a slot
         // (P3). One that needs none starts in this turn, and then the lane is looked at again.
-        let goes = standing.any.is_some_and(|key| key.need == Need::Nothing);
+        let goes = standing.any.is_some_and(|contender| contender.need == Need::Nothing);
         let mut interactive = heads.iter().filter(|head| head.priority == Priority::Interactive);
         if let Some(head) = interactive.next().filter(|_| !blocked && !goes) {
-            let opening = lane.opening_at(glance, head.demand());
+            let opening = lane.opening_at(common, head.demand());
             if opening.at <= now.time {
-                standing.interactive = self.key(lane, head);
+                standing.interactive = self.contender(lane, head);
             } else {
                 wake_at = wake_at.min(opening.at);
             }
@@ -357,7 +357,7 @@ impl Core {
 
     /// The place of a lane's head among the calls that compete for slots; `None` if its lane has
     /// its share of the pool (P5).
-    fn key(&self, lane: &Lane, head: &Head) -> Option<Key> {
+    fn contender(&self, lane: &Lane, head: &Head) -> Option<Contender> {
         let need = self.need(lane, head.call);
         if need == Need::Slot && lane.workers > self.pool.lane_cap() {
             return None;
@@ -369,7 +369,7 @@ impl Core {
             }
         };
         let Head { rank, oldest, call, .. } = *head;
-        Some(Key { rank, order: order.0, seq: oldest.seq, call, need })
+        Some(Contender { rank, order: order.0, seq: oldest.seq, call, need })
     }
 
     /// The need of a call besides its lane (P5): nothing, a first call's place, or a slot
@@ -393,11 +393,11 @@ impl Core {
         let group = &self.groups[number];
         let mut standing = GroupStanding::default();
         if !group.is_full() {
-            let cost = |key: &Key| self.jobs[self.calls[key.call].job].cost.get();
+            let cost = |contender: &Contender| self.jobs[self.calls[contender.call].job].cost.get();
             // The best call that waits for its whole cost bars all calls behind it, whatever slots
             // they need (L3). Otherwise a stream of cheap ones, permits among them, would keep it
             // waiting.
-            let mut barrier: Option<Key> = None;
+            let mut barrier: Option<Contender> = None;
             for (sets, slots) in
                 [(&group.any, &mut standing.any), (&group.interactive, &mut standing.interactive)]
             {
@@ -409,7 +409,7 @@ impl Core {
                         standing.wake_at = if sooner { Some(opening.at) } else { standing.wake_at };
                     }
                 }
-                let goes = |head: &&Key| barrier.is_none_or(|barrier| **head < barrier);
+                let goes = |head: &&Contender| barrier.is_none_or(|barrier| **head < barrier);
                 for (set, slot) in sets.iter().zip(slots) {
                     *slot = set.first().filter(goes).copied();
                 }
@@ -450,15 +450,15 @@ impl Core {
     /// standing, would then remove them.
     fn unstand(&mut self, group: u32, lane: &Standing) {
         let standing = &mut self.groups[group].standing;
-        for (slots, sets, key) in [
+        for (slots, sets, contender) in [
             (&mut standing.any, &mut self.ready, lane.any),
             (&mut standing.interactive, &mut self.ready_interactive, lane.interactive),
         ] {
-            if let Some(key) = key
-                && slots[key.need as usize] == Some(key)
+            if let Some(contender) = contender
+                && slots[contender.need as usize] == Some(contender)
             {
-                slots[key.need as usize] = None;
-                sets[key.need as usize].remove(&key);
+                slots[contender.need as usize] = None;
+                sets[contender.need as usize].remove(&contender);
             }
         }
     }
@@ -468,8 +468,8 @@ impl Core {
     fn next_to_start(&mut self, now: Now) -> Option<u32> {
         while !self.halted {
             let best = Need::ALL.map(|need| self.first_ready(need));
-            if let Some(key) = best.iter().flatten().min() {
-                return Some(key.call);
+            if let Some(contender) = best.iter().flatten().min() {
+                return Some(contender.call);
             }
             if !self.lacks_workers() || !self.pool.grow(now.time) {
                 break;
@@ -479,7 +479,7 @@ impl Core {
     }
 
     /// The best call with this need, if it may go.
-    fn first_ready(&self, need: Need) -> Option<&Key> {
+    fn first_ready(&self, need: Need) -> Option<&Contender> {
         let (any, interactive) =
             (&self.ready[need as usize], &self.ready_interactive[need as usize]);
         // Most sets are empty: then the pool need not be asked.
@@ -535,7 +535,7 @@ fn move_opening(openings: &mut Timetable, number: u32, to: Option<Time>) {
 }
 
 /// Replaces one contender by another, each in the set of what it needs.
-fn swap(sets: &mut Contenders, before: Option<Key>, after: Option<Key>) {
+fn swap(sets: &mut Contenders, before: Option<Contender>, after: Option<Contender>) {
     if before == after {
         return;
     }

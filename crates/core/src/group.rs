@@ -1,6 +1,6 @@
 //! Limits that several lanes share (L9).
 
-use crate::lane::{Cause, Contenders, Key, Opening};
+use crate::lane::{Cause, Contender, Contenders, Opening};
 use crate::ledger::Ledger;
 use crate::limits::GroupLimits;
 use crate::pending::PendingStarts;
@@ -10,8 +10,8 @@ use crate::waits::WaitsByCost;
 /// A group's place in the indexes: for each need its best call, and its best interactive one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GroupStanding {
-    pub(crate) any: [Option<Key>; 3],
-    pub(crate) interactive: [Option<Key>; 3],
+    pub(crate) any: [Option<Contender>; 3],
+    pub(crate) interactive: [Option<Contender>; 3],
     /// When to look again.
     pub(crate) wake_at: Option<Time>,
 }

@@ -61,7 +61,7 @@ pub(crate) struct Demand {
 /// The part of an opening that is the same for every call at one moment. It is looked up once per
 /// visit, because a visit asks for several openings.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Glance {
+pub(crate) struct CommonOpening {
     /// The moment that gaps run from.
     last: Time,
     every: Span,
@@ -72,9 +72,9 @@ pub(crate) struct Glance {
     keeps: bool,
 }
 
-/// A contender's place among those that compete for workers: the smallest goes first (P1).
+/// A call that may go, in the order in which calls compete for slots: the smallest goes first (P1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key {
+pub(crate) struct Contender {
     pub(crate) rank: Priority,
     pub(crate) order: u64,
     pub(crate) seq: u64,
@@ -83,16 +83,16 @@ pub(crate) struct Key {
     pub(crate) need: Need,
 }
 
-/// Contenders, by their needs.
-pub(crate) type Contenders = [BTreeSet<Key>; 3];
+/// Contenders by their needs.
+pub(crate) type Contenders = [BTreeSet<Contender>; 3];
 
 /// A lane's place in the indexes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Standing {
     /// Its best call that may go now.
-    pub(crate) any: Option<Key>,
+    pub(crate) any: Option<Contender>,
     /// Its best interactive call that may go now (P3).
-    pub(crate) interactive: Option<Key>,
+    pub(crate) interactive: Option<Contender>,
     /// When to look again.
     pub(crate) wake_at: Option<Time>,
 }
@@ -278,11 +278,11 @@ impl Lane {
 
     /// The moment at which a call with this demand could go, whatever is ahead of it.
     pub(crate) fn opening(&self, demand: Demand) -> Opening {
-        self.opening_at(&self.glance(), demand)
+        self.opening_at(&self.common(), demand)
     }
 
     /// Looks up the part of an opening that all calls have in common.
-    pub(crate) fn glance(&self) -> Glance {
+    pub(crate) fn common(&self) -> CommonOpening {
         let mut shared = Opening { at: self.health.cooldown_until, cause: Cause::Cooldown };
         let mut keeps = false;
         for (window, &since) in self.limits.windows.iter().zip(&self.since) {
@@ -294,7 +294,7 @@ impl Lane {
         if let Some((announced, at)) = self.announced() {
             shared = shared.latest(self.announced_opening(announced, *at, 1));
         }
-        Glance {
+        CommonOpening {
             last: self.last(None),
             every: if Mutant::FinishNotSlowed.on() && self.limits.gap_from == GapFrom::Finish {
                 self.limits.every.unwrap_or(Span::ZERO)
@@ -308,14 +308,14 @@ impl Lane {
     }
 
     /// Computes an opening from the common part.
-    pub(crate) fn opening_at(&self, glance: &Glance, demand: Demand) -> Opening {
+    pub(crate) fn opening_at(&self, common: &CommonOpening, demand: Demand) -> Opening {
         let Demand { priority, rank, cost } = demand;
         let gap = |rank: Priority| {
-            Span(self.limits.gap_share[rank.index()].of(glance.every.0)).max(glance.fixed)
+            Span(self.limits.gap_share[rank.index()].of(common.every.0)).max(common.fixed)
         };
         let mut opening = Opening::OPEN;
         let last =
-            if Mutant::GapPerPriority.on() { self.last(Some(priority)) } else { glance.last };
+            if Mutant::GapPerPriority.on() { self.last(Some(priority)) } else { common.last };
         let risen_gap = gap(rank);
         if risen_gap > Span::ZERO && last > Time::ZERO {
             opening = Opening { at: last + risen_gap, cause: Cause::Gap };
@@ -328,8 +328,8 @@ impl Lane {
                 opening = opening.latest(own);
             }
         }
-        opening = opening.latest(glance.shared);
-        if cost > 1 || glance.keeps {
+        opening = opening.latest(common.shared);
+        if cost > 1 || common.keeps {
             for (window, &since) in self.limits.windows.iter().zip(&self.since) {
                 opening = opening.latest(self.window_opening(window, since, priority, cost));
             }

@@ -19,7 +19,8 @@ pub enum Cancelled {
     Job,
     /// One caller has left the job, and others still wait for it.
     Detached,
-    /// The job has finished before; the rules alone know only unfinished jobs.
+    /// The job had finished already. The engine finds that in the store: the core knows only
+    /// unfinished jobs.
     Finished,
     /// No job has this number.
     Unknown,

@@ -244,7 +244,7 @@ impl std::fmt::Display for Admission {
         match self {
             Admission::Accepted(job) => write!(f, "accepted as job {job}"),
             Admission::Joined(job) => write!(f, "joined job {job}, which is the same work"),
-            Admission::Replaced(job) => write!(f, "replaced what job {job} was to do"),
+            Admission::Replaced(job) => write!(f, "replaced the work of job {job}"),
             Admission::Duplicate(job) => write!(f, "refused: job {job} is the same work"),
             Admission::Refused { lane: Some(lane), .. } => {
                 write!(f, "refused: no room on the lane `{lane}`")
@@ -258,7 +258,7 @@ impl std::fmt::Display for Admission {
     }
 }
 
-/// A submission that can never be accepted as it is.
+/// A submission that can never be accepted as it is. The caller can only report it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
     /// A name that is not allowed.

@@ -125,7 +125,7 @@ impl std::fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// What a failure says something about (L7).
+/// The scope of a failure: only those of the lane count towards its cooldown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum About {
     /// The upstream, and with it every call of the lane: a reset, a timeout, a status of 5xx.

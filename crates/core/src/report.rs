@@ -81,7 +81,7 @@ impl Outcome {
 }
 
 impl JobState {
-    /// Its name everywhere.
+    /// Its name in JSON and in output.
     pub const fn name(self) -> &'static str {
         match self {
             JobState::Waiting => "waiting",
@@ -95,7 +95,7 @@ impl JobState {
 }
 
 impl Answer {
-    /// Its name everywhere.
+    /// Its name in JSON and in output.
     pub const fn name(self) -> &'static str {
         match self {
             Answer::Conclusive => "conclusive",

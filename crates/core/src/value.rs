@@ -18,7 +18,7 @@ pub enum ValueError {
         /// The lane.
         lane: String,
     },
-    /// The call brought no value.
+    /// The call has no value.
     #[error("there is no value: {0}")]
     NoValue(String),
     /// The value has another form.

@@ -138,21 +138,21 @@ pub(crate) struct Lane {
     pub(crate) announced: Option<Box<(Announced, Time)>>,
     pub(crate) last_start: [Time; 4],
     pub(crate) ledger: Ledger,
-    /// How many entries the ledger may have before old ones are looked for.
+    /// The number of entries from which on the ledger is searched for old ones.
     pub(crate) trim_at: usize,
     /// When each of its windows was introduced (L11).
     pub(crate) since: [Time; MOST_WINDOWS],
     pub(crate) standing: Standing,
     pub(crate) pending: PendingStarts,
     pub(crate) health: Health,
-    /// How often it started lately (L7).
+    /// Its starts in the last seconds (L7).
     pub(crate) recent: Recent,
 
     pub(crate) id: LaneId,
     pub(crate) name: Arc<str>,
     /// By priority, the last finish and its attempt.
     pub(crate) finished: [(Time, AttemptId); 4],
-    /// Where it stands among the idle lanes, if it does (L10).
+    /// Its place among the idle lanes, if it is one of them (L10).
     pub(crate) idle_from: Time,
     /// The groups that its attempts were charged to, the present one last (L9).
     pub(crate) memberships: Vec<Membership>,

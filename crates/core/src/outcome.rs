@@ -197,7 +197,7 @@ pub struct Announced {
     pub in_flight: Option<u32>,
 }
 
-/// How one call went, in its job's report.
+/// One call in its job's report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallReport {
     /// Its lane.

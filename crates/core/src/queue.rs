@@ -27,7 +27,7 @@ pub(crate) struct Waiting {
     pub(crate) cost: NonZeroU32,
 }
 
-/// How a call leaves its queue.
+/// The way in which a call leaves its queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Leaves {
     /// It starts: its tenant has had its turn.

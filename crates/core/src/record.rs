@@ -170,7 +170,7 @@ pub struct LaneRecord {
     pub groups: Option<Vec<Membership>>,
 }
 
-/// How far throttling has slowed a lane down.
+/// The slowed gap of a lane that was throttled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(C)] // in memory each look at a lane needs the gap
 pub struct SlowRecord {

@@ -24,7 +24,7 @@ use crate::time::{LONGEST_SPAN, Now, Span, Time};
 /// Stands for a lane that does not exist yet.
 pub(crate) const NO_LANE: u32 = u32::MAX;
 
-/// Where a job comes from: that decides whether it needs room.
+/// The origin of a job. It decides whether the job needs room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// A caller: the job needs room in the queue (Q1).

@@ -12,8 +12,8 @@ use paceline_core::{
 
 use crate::{Cursor, JobFilter, PRUNE_STEP, Store, StoreError, StoredJob};
 
-/// A store in memory. Clones are handles to the same store, so it outlives the engine that it
-/// was given to: drop that engine, hand a clone to the next one, and that is a crash.
+/// A store in memory. Clones are handles to the same store, so it outlives the engine that it was
+/// given to. To play a crash, drop that engine and give a clone to the next one.
 #[derive(Clone, Debug, Default)]
 pub struct Memory(Arc<Mutex<Tables>>);
 

@@ -95,7 +95,7 @@ const STEPS: [&str; 7] = [
     INSERT INTO leaving SELECT finished_at, id, NULL FROM finished;
     CREATE INDEX cache_by_expiry ON cache (expires_at);
     ",
-    // Those that finished last stand beside the stamp until they are enough for rows.
+    // The jobs that finished last stand beside the stamp until they fill a row.
     "
     ALTER TABLE meta ADD COLUMN leaving BLOB;
     ",

@@ -50,10 +50,18 @@ impl Kinds {
         lanes.try_for_each(|lane| submitted.check(payload, lane))
     }
 
-    fn unknown(&self, kind: &str) -> Problem {
+    /// The kinds that callers may submit, as a sentence lists them.
+    pub(crate) fn names(&self, last: &str) -> String {
         let names: Vec<String> = self.submitted().map(|(name, _)| format!("`{name}`")).collect();
-        let (kind, names) = (shown(kind), names.join(" and "));
-        let detail = format!("no kind `{kind}` for callers: there are {names}");
+        match names.split_last() {
+            Some((end, rest)) if !rest.is_empty() => format!("{} {last} {end}", rest.join(", ")),
+            _ => names.concat(),
+        }
+    }
+
+    fn unknown(&self, kind: &str) -> Problem {
+        let detail =
+            format!("no kind `{}` for callers: there are {}", shown(kind), self.names("and"));
         Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unknown_kind", detail)
     }
 }

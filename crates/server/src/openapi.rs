@@ -1,6 +1,7 @@
 //! The OpenAPI document, made from the code.
 
 use axum::Router;
+use paceline_apps::Submitted;
 use paceline_apps::api::{Handle, JobDoc};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -57,13 +58,12 @@ pub(crate) fn with_tools(mut own: OpenApi, kinds: &Kinds) -> (Router<Handle>, Va
 
 /// Names the kinds that callers may submit, each with the schema of its payload.
 fn describe_payloads(document: &mut Value, kinds: &Kinds) {
-    let (mut names, mut payloads) = (Vec::new(), Vec::new());
-    for (kind, submitted) in kinds.submitted() {
-        names.push(format!("`{kind}`"));
-        payloads.push(format!("of `{kind}` a `{}`", submitted.schema().0));
-    }
+    let payload = |(kind, submitted): (&str, &Submitted)| {
+        format!("for `{kind}` see `{}`", submitted.schema().0)
+    };
+    let payloads: Vec<String> = kinds.submitted().map(payload).collect();
     let fields = &mut document["components"]["schemas"]["JobRequest"]["properties"];
-    fields["kind"]["description"] = format!("The kind of the job: {}.", names.join(" or ")).into();
+    fields["kind"]["description"] = format!("The kind of the job: {}.", kinds.names("or")).into();
     fields["payload"]["description"] =
         format!("The input of the worker: {}.", payloads.join(", ")).into();
 }

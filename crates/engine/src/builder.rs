@@ -438,18 +438,36 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn a_bug_in_the_engine_is_told_as_a_bug_to_every_caller_that_waits() {
+    /// An engine whose first commit fails.
+    fn broken(beside: Beside) -> Paceline {
         let lanes = vec![("a".into(), Limits::default())];
         let setup = Setup { lanes, ..Setup::default() };
-        let pace = start(
-            setup,
-            Broken,
-            Arc::default(),
-            Keep::default(),
-            (Begin::Working, Beside::default()),
-        )
-        .expect("it starts");
+        let also = (Begin::Working, beside);
+        start(setup, Broken, Arc::default(), Keep::default(), also).expect("it starts")
+    }
+
+    #[tokio::test]
+    async fn b4_a_look_shows_nothing_that_was_not_written() {
+        let (entered, mut at_beat) = tokio::sync::mpsc::unbounded_channel();
+        let (release, wait) = std::sync::mpsc::channel::<()>();
+        let beat = move || {
+            let _ = entered.send(());
+            let _ = wait.recv();
+        };
+        let every = Span::hours(1);
+        let heartbeat = Some(Heartbeat { every, beat: Box::new(beat), at: Time::ZERO });
+        let pace = broken(Beside { heartbeat, ..Beside::default() });
+        // The loop stands still until both messages wait for the same turn.
+        at_beat.recv().await.expect("it beats");
+        let release = async { drop(release) };
+        let (paused, seen, ()) = tokio::join!(pace.pause("a"), pace.lanes(), release);
+        paused.expect_err("it was not written");
+        seen.expect_err("it shows a lane as paused that is not");
+    }
+
+    #[tokio::test]
+    async fn a_bug_in_the_engine_is_told_as_a_bug_to_every_caller_that_waits() {
+        let pace = broken(Beside::default());
         let told = pace.pause("a").await.expect_err("it has ended");
         assert_eq!(told.to_string(), "the engine has ended because of a bug in it: a bug");
         assert!(matches!(pace.ended().await, Ended::Panicked(_)));

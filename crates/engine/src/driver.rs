@@ -14,11 +14,11 @@ use paceline_core::{
 use paceline_store::{Store, StoreError};
 use tokio::sync::{broadcast, mpsc, oneshot};
 
-use crate::answer::{JobView, View};
 use crate::clock::Clock;
 use crate::following::News;
 use crate::run::{Runner, panic_text};
 use crate::turn::{Admissions, Done, Held, Input, Machine, Reply};
+use crate::view::{JobView, View};
 
 /// Messages that one turn takes in at most.
 const MOST_GATHERED: usize = 4_096;

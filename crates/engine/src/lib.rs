@@ -188,8 +188,6 @@ mod worker;
 
 // The loop.
 mod alarm;
-#[doc(hidden)]
-pub mod answer;
 mod clock;
 mod driver;
 mod once;
@@ -197,6 +195,7 @@ mod payloads;
 mod run;
 #[doc(hidden)]
 pub mod turn;
+mod view;
 
 pub use blocking::blocking;
 pub use builder::{Builder, StartError};
@@ -214,10 +213,10 @@ pub use worker::{Call, Worker};
 
 /// Jobs: how they are submitted, found, followed and cancelled.
 pub mod jobs {
-    pub use crate::answer::{Filter, JobView};
     pub use crate::error::{FollowError, RetryError};
     pub use crate::job::JobError;
     pub use crate::once::{Once, Remembered};
+    pub use crate::view::{Filter, JobView};
     pub use paceline_core::{
         AttemptId, Blob, CallId, Cancelled, DueAt, OnDuplicate, SubmitError, Summary,
     };

@@ -14,7 +14,6 @@ use paceline_core::{
 use paceline_store::{Cursor, Store, StoreError};
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
 
-use crate::answer::{Filter, JobView, View};
 use crate::builder::{Beside, Builder};
 use crate::clock::Clock;
 use crate::driver::{Commits, Driver, Ended, Follower, Message, Waiter};
@@ -28,6 +27,7 @@ use crate::run::{Runner, Workers};
 use crate::service::{Roster, Service};
 use crate::span::IntoSpan;
 use crate::turn::{Input, LaneAct, Machine, Reply};
+use crate::view::{Filter, JobView, View};
 
 /// Submissions on their way to the loop at most; further ones wait.
 const MOST_SUBMITTING: usize = 65_536;

@@ -20,7 +20,7 @@ const LARGEST_PAGE: usize = 8 << 20;
 const MOST_EVENTS: usize = 1_000;
 
 /// The engine between two turns: what it shows is durable.
-pub struct View<'a> {
+pub(crate) struct View<'a> {
     core: &'a Core,
     store: &'a mut dyn Store,
     now: Now,
@@ -96,36 +96,36 @@ impl Filter {
 impl<S: Store> Machine<S> {
     /// Looks at what the last turn left. To be called between turns only, so that no caller hears
     /// of anything that is not durable.
-    pub fn view(&mut self, now: Now) -> View<'_> {
+    pub(crate) fn view(&mut self, now: Now) -> View<'_> {
         View { core: &self.core, store: &mut self.store, now }
     }
 }
 
 impl View<'_> {
     /// Why the calls of a job wait, by call number; nothing for a job that is finished or unknown.
-    pub fn why(&self, job: JobId) -> Vec<(u16, Why)> {
+    pub(crate) fn why(&self, job: JobId) -> Vec<(u16, Why)> {
         self.core.why_job(job, self.now).unwrap_or_default()
     }
 
     /// One job, finished or not.
-    pub fn job(&mut self, id: JobId) -> Result<Option<JobView>, StoreError> {
+    pub(crate) fn job(&mut self, id: JobId) -> Result<Option<JobView>, StoreError> {
         let stored = self.store.job(id)?;
         Ok(stored.map(|stored| JobView { why: self.why(id), ..self.stands(stored) }))
     }
 
     /// The payload of a job, finished or not.
-    pub fn payload(&mut self, job: JobId) -> Result<Option<Blob>, StoreError> {
+    pub(crate) fn payload(&mut self, job: JobId) -> Result<Option<Blob>, StoreError> {
         self.store.payload(job)
     }
 
     /// The newest finished job with each of these keys, in the order asked.
-    pub fn finished(&mut self, keys: &[Blob]) -> Result<Vec<Option<JobView>>, StoreError> {
+    pub(crate) fn finished(&mut self, keys: &[Blob]) -> Result<Vec<Option<JobView>>, StoreError> {
         let found = self.store.finished(keys)?.into_iter();
         Ok(found.map(|stored| stored.map(|stored| self.stands(stored))).collect())
     }
 
     /// The newest finished job with a key, and the unfinished one.
-    pub fn keyed(&mut self, key: &Blob) -> Result<Vec<JobView>, StoreError> {
+    pub(crate) fn keyed(&mut self, key: &Blob) -> Result<Vec<JobView>, StoreError> {
         let mut found = self.store.finished(std::slice::from_ref(key))?;
         if let Some(job) = self.core.job_with_key(key) {
             found.push(self.store.job(job)?);
@@ -134,38 +134,42 @@ impl View<'_> {
     }
 
     /// Lanes by name.
-    pub fn lanes(&self) -> Vec<LaneStatus> {
+    pub(crate) fn lanes(&self) -> Vec<LaneStatus> {
         self.core.lane_statuses(self.now)
     }
 
     /// Services by name.
-    pub fn services(&self) -> Vec<ServiceStatus> {
+    pub(crate) fn services(&self) -> Vec<ServiceStatus> {
         self.core.service_statuses(self.now)
     }
 
     /// Rosters by name.
-    pub fn rosters(&self) -> Vec<RosterStatus> {
+    pub(crate) fn rosters(&self) -> Vec<RosterStatus> {
         self.core.roster_statuses(self.now)
     }
 
     /// The figures of the whole engine.
-    pub fn summary(&self) -> Summary {
+    pub(crate) fn summary(&self) -> Summary {
         self.core.summary(self.now)
     }
 
     /// The note that is kept under a name.
-    pub fn note(&mut self, name: &str) -> Result<Option<Blob>, StoreError> {
+    pub(crate) fn note(&mut self, name: &str) -> Result<Option<Blob>, StoreError> {
         self.store.note(name)
     }
 
     /// Kept events with numbers above `after`, and the number of the next one to come.
-    pub fn events(&mut self, after: u64, most: usize) -> Result<(Vec<Numbered>, u64), StoreError> {
+    pub(crate) fn events(
+        &mut self,
+        after: u64,
+        most: usize,
+    ) -> Result<(Vec<Numbered>, u64), StoreError> {
         let events = self.store.events(after, most.min(MOST_EVENTS))?;
         Ok((events, self.core.counters().event))
     }
 
     /// What became of jobs that were handed in under a name.
-    pub fn remembered(&mut self, name: Blob) -> Result<Option<Blob>, StoreError> {
+    pub(crate) fn remembered(&mut self, name: Blob) -> Result<Option<Blob>, StoreError> {
         let asked = [Lookup { lane: crate::once::PLACE.into(), key: name }];
         let answers = self.store.answers(&asked, self.now.time)?;
         Ok(answers.into_iter().flatten().find_map(|answer| answer.value).map(|value| value.value))
@@ -179,7 +183,7 @@ impl View<'_> {
 
     /// A page: as many jobs as asked for, or as many as may be looked at; and where the next page
     /// starts.
-    pub fn list(
+    pub(crate) fn list(
         &mut self,
         mut from: Cursor,
         most: usize,

@@ -11,7 +11,7 @@ process.on('uncaughtException', (error) => {
 });
 if (!lanes) throw new Error('usage: jobs.mjs DAEMON LANE[,LANE...] [JOBS]');
 
-// Asks the daemon; asks again when it says so or the connection broke, a few times.
+// Asks the daemon; asks again when it says so or the connection broke. The key below makes that safe.
 async function ask(path, options = {}) {
   const headers = { 'Content-Type': 'application/json', ...options.headers };
   if (process.env.PACELINE_TOKEN) headers['Paceline-Token'] = process.env.PACELINE_TOKEN;
@@ -38,7 +38,6 @@ async function finished(job) {
 
 const terms = { kind: 'http', lanes: lanes.split(','), attempts: 1, max_wait: '10s' };
 const jobs = Array.from({ length: Number(count) }, (_, n) => ({ ...terms, payload: { path: `/item/${n}` } }));
-// The key: so that it may be sent again if its response is lost.
 const submit = { method: 'POST', body: JSON.stringify(jobs), headers: { 'Idempotency-Key': randomUUID() } };
 const submitted = await ask('/api/v1/jobs', submit);
 const refused = submitted.jobs.filter((it) => it.problem);

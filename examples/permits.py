@@ -8,9 +8,11 @@ PACELINE_TOKEN is the token, if the daemon asks for one.
 import json, os, sys, time
 from concurrent.futures import ThreadPoolExecutor
 from urllib.error import HTTPError
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, Request, build_opener, urlopen
 
 TTL = 30  # the daemon takes the slot back after this, so the call itself must be over sooner
+# A permit is for one request: a redirect is an answer, not a second request.
+opener = build_opener(type("Keep", (HTTPRedirectHandler,), {"redirect_request": lambda *_: None}))
 
 
 def post(path, body, patience):
@@ -36,9 +38,9 @@ def post(path, body, patience):
 def ask(url):
     """The status of one call, and the daemon is told how it went."""
     permit = post(f"/api/v1/lanes/{lane}/permits", {"max_wait": "20s", "ttl": f"{TTL}s"}, patience=300)
-    told = {"failed": True}  # no answer at all
+    told = {"failed": True}
     try:
-        with urlopen(url, timeout=TTL / 2) as response:
+        with opener.open(url, timeout=TTL / 4) as response:
             told = {"status": response.status, "headers": dict(response.headers)}
             response.read()
     except HTTPError as error:  # an answer: 429 and Retry-After close the lane for every program

@@ -11,9 +11,8 @@ from urllib.error import HTTPError
 from urllib.request import HTTPRedirectHandler, Request, build_opener, urlopen
 
 TTL = 30  # the daemon takes the slot back after this, so the call itself must be over sooner
-# A permit is for one request: a redirect is an answer, not a second request.
+# A redirect is an answer: a permit is for one request.
 opener = build_opener(type("Keep", (HTTPRedirectHandler,), {"redirect_request": lambda *_: None}))
-
 
 def post(path, body, patience):
     """Asks the daemon. Where it names a time to come again, comes again then, `patience` seconds in all."""
@@ -29,8 +28,7 @@ def post(path, body, patience):
             problem, again = json.load(error), error.headers.get("Retry-After")
         except OSError as error:
             sys.exit(f"permits: {daemon}: {error}")
-        # No Retry-After: coming again does not help. The lane is paused, or the request is wrong.
-        if again is None or time.monotonic() + int(again) > until:
+        if again is None or time.monotonic() + int(again) > until:  # None: the lane is paused, or the request wrong
             sys.exit(f"permits: {problem['reason']}: {problem['detail']}")
         time.sleep(int(again))
 

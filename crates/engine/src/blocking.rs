@@ -1,8 +1,11 @@
 //! Workers that block their thread: a closure per attempt on tokio's pool for blocking work.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use paceline_core::Failure;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use crate::outcome::{Failed, Late, Work};
 use crate::worker::{Call, Worker};
@@ -39,6 +42,19 @@ where
     Blocking(Arc::new(work))
 }
 
+/// Beyond this after the end of its reservation no thread can still stamp an attempt.
+const MARGIN: Duration = Duration::from_millis(1);
+
+/// A closure that waits for a thread, and is taken out of the queue when nothing waits for it. One
+/// that runs goes on.
+struct Queued(JoinHandle<Work>);
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 /// A worker made by [`blocking`].
 #[derive(Clone, Debug)]
 pub struct Blocking<F>(Arc<F>);
@@ -49,16 +65,27 @@ where
 {
     async fn run(&self, call: Call) -> Work {
         let (work, span) = (self.0.clone(), tracing::Span::current());
+        let (attempt, (begin, begun)) = (call.attempt.clone(), oneshot::channel());
         // The thread owns the call, and with it the slot, until the closure has returned.
-        let ran = tokio::task::spawn_blocking(move || {
+        let mut ran = Queued(tokio::task::spawn_blocking(move || {
             let _in_span = span.enter();
             if call.is_over() {
                 return Err(Late.into());
             }
             call.sending()?;
+            // Its request counts from here on, even if the call ends before it returns (J1).
+            call.attempt.goes_on();
+            let _ = begin.send(());
             work(&call)
-        });
-        match ran.await {
+        }));
+        // Past its reservation the closure would only learn that it is late. It must not wait for a
+        // thread until the timeout: that would be a failure of a lane that nothing was sent to.
+        let in_time = attempt.left() + MARGIN;
+        if tokio::time::timeout(in_time, begun).await.is_err() && attempt.start().is_none() {
+            return Err(Late.into());
+        }
+        drop(attempt);
+        match (&mut ran.0).await {
             Ok(work) => work,
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             // The runtime is on its way out.

@@ -279,7 +279,7 @@ impl Attempt {
 
     /// The attempt has to wait: its start is told now, so that its request counts even if its call
     /// ends in the meantime (J1). An attempt that is over at once tells its start with its end.
-    fn goes_on(&self) {
+    pub(crate) fn goes_on(&self) {
         if let Some(at) = self.start() {
             self.tell_start(at);
         }
@@ -317,7 +317,12 @@ impl Attempt {
         self.over.load(Ordering::Acquire)
     }
 
-    fn start(&self) -> Option<Time> {
+    /// How long the attempt may still be sent.
+    pub(crate) fn left(&self) -> std::time::Duration {
+        self.send_by.since(self.clock.time()).into()
+    }
+
+    pub(crate) fn start(&self) -> Option<Time> {
         let started_at = self.started_at.load(Ordering::Acquire);
         (started_at > 0).then_some(Time(started_at))
     }

@@ -27,13 +27,17 @@ pub enum NotSent {
 }
 
 impl Client {
-    /// Connects to the server of `url` for this call, and stamps the start of the attempt (L4).
+    /// Connects to the server of `url` for this call, and stamps the start of the attempt.
     ///
-    /// A connection that is there after the reservation has ended is kept for the next attempt. So is
-    /// the error of one that failed after it: the next attempt has it at once, stamped in its time.
-    /// Otherwise a server that never answers a connect would cost its calls no attempt, for ever.
+    /// A connection that is there after the reservation has ended is kept for the next attempt at its
+    /// server. The error of a connect that failed after it is kept for the next attempt of the call,
+    /// which fails with it at once, stamped in its time. Otherwise a server that never answers a
+    /// connect would cost its calls no attempt, for ever.
     pub async fn begin<'a>(&'a self, call: &Call, url: &'a Url) -> Result<Attempt<'a>, NotSent> {
-        let connected = self.connection(url).await;
+        let connected = match self.take_error(call.id(), url) {
+            Some(error) => Err(error),
+            None => self.connection(url).await,
+        };
         match (connected, call.sending()) {
             (Ok(connection), Ok(_)) => Ok(Attempt { client: self, url, connection }),
             // A server that is down is not dialled faster than its gap: dialling is an attempt.
@@ -43,7 +47,7 @@ impl Client {
                 Err(NotSent::Late(late))
             }
             (Err(error), Err(late)) => {
-                self.keep_error(url, error);
+                self.keep_error(call.id(), url, error);
                 Err(NotSent::Late(late))
             }
         }

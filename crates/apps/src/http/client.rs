@@ -1,13 +1,13 @@
 //! The client: connections kept and made, requests within their time.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use hyper::Request;
 use hyper::header::HeaderValue;
-use tokio::time::Instant;
+use paceline::jobs::CallId;
 use url::Url;
 
 use super::body::Upload;
@@ -26,8 +26,8 @@ const MOST_DRAINED: u64 = 64 << 10;
 /// And for so long.
 const DRAIN_WITHIN: Duration = Duration::from_secs(1);
 
-/// How long the error of a connect stands for the state of its server.
-const ERRORS_LAST: Duration = Duration::from_secs(2);
+/// Calls whose error of a connect is kept; beyond it that of the oldest call is dropped.
+const MOST_ERRORS: usize = 10_000;
 
 /// How long things may take.
 #[derive(Clone, Copy, Debug)]
@@ -66,8 +66,8 @@ struct Idle {
     count: usize,
     /// Grows with each connection that is put aside: the smallest idles longest.
     clock: u64,
-    /// Errors of connects that ended too late for their attempts, for those that come next.
-    errors: VecDeque<(Origin, Instant, HttpError)>,
+    /// Errors of connects that ended too late for their attempts, for the next attempts of these calls.
+    errors: BTreeMap<CallId, (Origin, HttpError)>,
 }
 
 impl Client {
@@ -97,9 +97,6 @@ impl Client {
             if connection.is_new() {
                 return Err(HttpError::Connect(io::ErrorKind::ConnectionAborted.into()));
             }
-        }
-        if let Some(error) = self.take_error(&origin) {
-            return Err(error);
         }
         let proxy = self.proxies.of(url)?;
         let open = async {
@@ -190,24 +187,21 @@ impl Client {
         }
     }
 
-    /// Keeps the error of a connect that ended too late for its attempt.
-    pub(super) fn keep_error(&self, url: &Url, error: HttpError) {
+    /// Keeps the error of a connect that ended too late for an attempt of this call.
+    pub(super) fn keep_error(&self, call: CallId, url: &Url, error: HttpError) {
         let origin = Origin::of(url).expect("only http and https come here");
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.errors.len() >= MOST_IDLE {
-            idle.errors.pop_front();
+        if idle.errors.len() >= MOST_ERRORS {
+            idle.errors.pop_first();
         }
-        idle.errors.push_back((origin, Instant::now(), error));
+        idle.errors.insert(call, (origin, error));
     }
 
-    fn take_error(&self, origin: &Origin) -> Option<HttpError> {
+    /// The error that was kept for this call, if it is about this server.
+    pub(super) fn take_error(&self, call: CallId, url: &Url) -> Option<HttpError> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        // They stand in the order of time: those in front are the first to say nothing any more.
-        while idle.errors.front().is_some_and(|(_, since, _)| since.elapsed() > ERRORS_LAST) {
-            idle.errors.pop_front();
-        }
-        let place = idle.errors.iter().position(|(of, ..)| of == origin)?;
-        idle.errors.remove(place).map(|(_, _, error)| error)
+        let (origin, error) = idle.errors.remove(&call)?;
+        (Origin::of(url) == Some(origin)).then_some(error)
     }
 
     /// Ends an exchange whose body was read to its end.

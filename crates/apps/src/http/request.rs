@@ -25,14 +25,18 @@ impl Client {
     ) -> Option<Request<Upload>> {
         let origin = Origin::of(url)?;
         let host = HeaderValue::from_str(&origin.authority()).ok()?;
-        headers.entry(HOST).or_insert(host);
+        // `Host` goes first (RFC 9110, 7.2).
+        let host = headers.remove(HOST).unwrap_or(host);
+        let mut all = HeaderMap::with_capacity(headers.len() + 2);
+        all.insert(HOST, host);
+        all.extend(headers);
         if let Some(login) = self.proxy_authorization(url) {
-            headers.insert(PROXY_AUTHORIZATION, login);
+            all.insert(PROXY_AUTHORIZATION, login);
         }
         let mut request = Request::new(body.into());
         *request.method_mut() = method;
         *request.uri_mut() = self.target(url, &origin)?;
-        *request.headers_mut() = headers;
+        *request.headers_mut() = all;
         Some(request)
     }
 

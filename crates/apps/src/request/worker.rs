@@ -193,6 +193,10 @@ impl HttpWorker {
     ) -> Result<(String, Ask), Failure> {
         let fail = |message: String| Err(not_followed(&message));
         let origin = Origin::of(url).expect("a redirect is followed to http and https only");
+        // A login of the lane's url stays with the lane: payloads are stored, and hold no secrets.
+        let mut url = url.clone();
+        let _ = (url.set_username(""), url.set_password(None));
+        let url = &url;
         if ask.hops >= MOST_HOPS {
             return fail(format!("more than {MOST_HOPS} redirects"));
         }

@@ -68,6 +68,7 @@ async fn l5_a_cancelled_closure_keeps_its_slot_until_it_returns() {
     assert_eq!(soon(pace.cancel(id)).await.expect("running"), Cancelled::Job);
     let report = soon(first.report()).await.expect("a report");
     assert_eq!(report.calls[0].outcome, CallOutcome::Cancelled);
+    assert_eq!(report.calls[0].attempts, 1, "it was made (J1)");
     let over = async {
         while !call.is_over() {
             tokio::task::yield_now().await;
@@ -114,4 +115,28 @@ fn a_closure_that_got_no_thread_in_time_is_not_run() {
         assert_eq!(report.calls[0].outcome, CallOutcome::Empty);
     });
     assert_eq!(runs.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn l4_a_closure_that_waits_for_a_thread_is_neither_charged_nor_a_failure_of_its_lane() {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_all().max_blocking_threads(1).build().expect("a runtime");
+    runtime.block_on(async {
+        let (let_go, wait) = channel::<()>();
+        let taken = tokio::task::spawn_blocking(move || wait.recv());
+        let lane = Lane::new("a").timeout("300ms");
+        let worker = blocking(|_: &Call| Outcome::done("ran"));
+        let pace = start(Paceline::in_memory().lane(lane).worker("ask", worker));
+        let mut events = pace.events();
+        let job = pace.submit(ask("1").attempts(1)).await.expect("accepted");
+        // Each start that finds no thread goes back; together they wait for longer than the timeout.
+        for _ in 0..4 {
+            while !matches!(soon(events.recv()).await, Ok(paceline::Event::Started(..))) {}
+        }
+        let_go.send(()).expect("the thread waits");
+        let _ = taken.await;
+        let report = soon(job.report()).await.expect("a report");
+        assert_eq!(report.value::<String>("a").expect("it ran"), "ran");
+        assert_eq!(report.calls[0].attempts, 1);
+    });
 }

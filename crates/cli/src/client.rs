@@ -129,7 +129,9 @@ impl Client {
         {
             let (its, store) = (its.display(), config.store_path.display());
             let pid = daemon.pid;
-            say(format_args!("asking process {pid}, which owns `{store}` and was told `{its}`"));
+            say(format_args!(
+                "asking process {pid}, which owns `{store}` and is configured by `{its}`"
+            ));
         }
         let patience = Patience {
             connect: CONNECT_WITHIN,

@@ -1,4 +1,4 @@
-//! Commands: programs of the configuration that jobs of the kind `command` may name.
+//! Commands: configured programs that jobs of the kind `command` run by name.
 
 mod config;
 
@@ -58,7 +58,7 @@ impl ToolSettings for Settings {
                 let name = &command.name;
                 tracing::warn!(
                     command = name,
-                    "no longer configured: it is gone at the next start"
+                    "no longer configured: it accepts no new jobs, and is removed at the next start"
                 );
             }
         }

@@ -1,4 +1,5 @@
-//! The configuration: one TOML file, every key with a default, every mistake with its place.
+//! The configuration: one TOML file. Every key is optional, and every mistake is reported with its
+//! position.
 
 pub(crate) mod document;
 mod find;
@@ -36,12 +37,12 @@ pub use size::{Size, SizeError};
 /// The largest file that is read.
 const LARGEST_FILE: u64 = 1 << 20;
 
-/// Everything that can be configured.
+/// The configuration of the program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The file it came from, if there was one.
+    /// The file it was read from, if any.
     pub file: Option<PathBuf>,
-    /// What the rules are told. Its `hash_seed` is left for the engine to choose.
+    /// The settings of the engine. The engine chooses the `hash_seed`.
     pub settings: Settings,
     /// Lanes and templates, in the order of the file.
     pub lanes: Vec<LaneConfig>,
@@ -49,67 +50,66 @@ pub struct Config {
     pub groups: Vec<(String, GroupLimits)>,
     /// The settings of the tools.
     pub tools: Tools,
-    /// Where the embedded store is.
+    /// The path of the embedded store.
     pub store_path: PathBuf,
-    /// Whether a store whose log is missing is opened in its older state. No file says so: the
-    /// command line does.
+    /// Opens a store whose log is missing in its older state. Only the command line sets it.
     pub accept_older: bool,
-    /// How long finished jobs can be asked about.
+    /// How long finished jobs are kept.
     pub keep_finished: Span,
     /// Memory for cached answers, in bytes.
     pub cache_bytes: u64,
-    /// What the daemon is told.
+    /// The settings of the daemon.
     pub server: ServerConfig,
-    /// Variables of the environment that no program gets.
+    /// Variables of the environment that are withheld from programs.
     pub(crate) hidden: Vec<String>,
 }
 
-/// One lane, or a template for lanes whose names begin alike (L10).
+/// One lane, or a template for lanes whose names have a common prefix (L10).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneConfig {
     /// Its name; a template's ends in `*`.
     pub name: String,
-    /// Where the service is, for tools that need to know.
+    /// The base URL of the upstream.
     pub url: Option<String>,
-    /// What its requests are told.
+    /// The headers of its requests.
     pub headers: Vec<HeaderConfig>,
-    /// Whether it may be in a private network though its url is a name.
+    /// Allows a url whose host name resolves to an address of a private network.
     pub private: bool,
     /// Its rules.
     pub limits: Limits,
 }
 
 impl LaneConfig {
-    /// Whether it makes lanes rather than being one.
+    /// Returns `true` if it is a template for lanes.
     pub fn is_template(&self) -> bool {
         self.name.ends_with('*')
     }
 }
 
-/// Why there is no configuration.
+/// An error of reading the configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// A file that was named is not there.
+    /// The named file does not exist.
     #[error("no file `{0}`: create it with `paceline config print > FILE`, or name another")]
     Missing(String),
     /// The file cannot be read.
     #[error("cannot read the configuration `{file}`")]
     Read {
-        /// Which.
+        /// The file.
         file: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The file is larger than any configuration.
-    #[error("`{0}` is larger than 1MiB, which no configuration needs to be")]
+    /// The file is too large.
+    #[error("`{0}` is larger than 1MiB, the most that a configuration may have")]
     TooLarge(String),
-    /// The file was read; these are its mistakes, in its order, and there is at least one.
+    /// The mistakes in the file, at least one, in the order of their positions.
     #[error("{}", .0.first().map(ToString::to_string).unwrap_or_default())]
     Mistakes(Vec<Mistake>),
 }
 
 impl Config {
-    /// What holds without a file.
+    /// The configuration without a file.
     pub fn defaults(surroundings: &Surroundings) -> Config {
         Config {
             file: None,
@@ -148,7 +148,7 @@ impl Config {
             config.read(&Section::root(document.get_ref()), &mut notes);
         }
         notes.finish().map_err(ConfigError::Mistakes)?;
-        // A path in a file means what it means to the file, wherever the program is started.
+        // A path in the file is relative to the file, wherever the program is started.
         if let Some(directory) = file.parent() {
             for program in config.programs() {
                 program.directory = working_directory(directory);
@@ -167,8 +167,8 @@ impl Config {
         self.tools.each_mut().flat_map(ToolSettings::programs)
     }
 
-    /// Keeps the secrets of lanes from all programs, and these variables too: they were secrets of
-    /// lanes before, and still are while such a lane has work.
+    /// Withholds the secrets of lanes from all programs, and the variables `also`: a lane that was
+    /// configured before a reload may still have work that uses them.
     pub(crate) fn hide(&mut self, also: &[String]) {
         let mut hidden: Vec<String> = self.secrets().map(str::to_string).collect();
         hidden.extend_from_slice(also);
@@ -228,7 +228,7 @@ impl Config {
     }
 }
 
-/// The directory of a file that was named without one is the working directory.
+/// The directory of a file; the working directory if the file was named without one.
 fn working_directory(directory: &Path) -> PathBuf {
     let here = directory.as_os_str().is_empty();
     if here { PathBuf::from(".") } else { directory.to_path_buf() }

@@ -124,8 +124,8 @@ pub(crate) async fn start_with(
                     ));
                 }
                 if waited >= PATIENCE {
-                    let hint = "`serve` and `services run`, unlike other commands, can be asked \
-                                while they run";
+                    let hint = "while `serve` and `services run` have the store, other commands \
+                                ask them; this process cannot be asked";
                     return Err(Later(format!("{error} ({hint})")).into());
                 }
             }
@@ -156,9 +156,13 @@ async fn end_leftovers(config: &Config, what: For) -> Result<Vec<Arc<str>>, Stor
         let whose = name.strip_prefix(GROUPS).unwrap_or(&name);
         match left {
             Leftover::Nothing => {}
-            Leftover::Ended => say(format_args!("ended what an earlier process left of `{whose}`")),
+            Leftover::Ended => {
+                say(format_args!("ended processes that an earlier run of `{whose}` left behind"))
+            }
             Leftover::Alive => {
-                say(format_args!("what an earlier process left of `{whose}` does not end"));
+                say(format_args!(
+                    "processes that an earlier run of `{whose}` left behind do not end"
+                ));
                 continue;
             }
         }

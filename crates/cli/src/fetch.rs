@@ -1,5 +1,4 @@
-//! `paceline fetch`: from arguments to a run, from its events to a screen, from its end to an
-//! exit code.
+//! `paceline fetch`: polite parallel downloads, from arguments to an exit code.
 
 mod arguments;
 mod list;
@@ -20,31 +19,31 @@ pub use arguments::Arguments;
 use report::Reporter;
 use screen::Screen;
 
-/// Open files beside a socket and a file for each job, at the very least: the store, the list, some
-/// folders and idle connections.
+/// Open files beyond a socket and a file for each job: the store, the list, some folders and idle
+/// connections.
 const OWN_FILES: u64 = 64;
 
 /// Runs the command.
 pub fn run(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
     allow_open_files(arguments.jobs())?;
-    // Half of the cores: the loop, the disk and the servers' answers in the kernel want the rest.
+    // Half of the cores: the engine, the disk and the kernel's network stack use the rest.
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads((cores / 2).max(1))
         .enable_all()
         .build()?;
     let exit = runtime.block_on(fetch(arguments, config));
-    // Somebody may still be reading a list from a terminal: nobody waits for that.
+    // A thread may still be reading a list from a terminal: do not wait for it.
     runtime.shutdown_background();
     exit
 }
 
-/// Files and sockets are many at once: as many as the system lets us have.
+/// Raises the limit of open files as far as the system allows, and checks that it suffices.
 fn allow_open_files(jobs: u32) -> Result<(), Usage> {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Where that is not allowed the old limit holds.
+    // If that is not allowed, the old limit stays.
     let _ = setrlimit(Resource::Nofile, limit);
     let needed = 2 * u64::from(jobs) + OWN_FILES;
     match getrlimit(Resource::Nofile).current {

@@ -1,4 +1,4 @@
-//! Jobs followed until they are finished.
+//! Follows jobs until they are finished.
 
 use std::time::Duration;
 
@@ -13,21 +13,21 @@ use crate::interrupt::Signals;
 use crate::output::say;
 use crate::table::{clock, items, plain, text};
 
-/// How long a job may wait before the user is told why.
+/// How long a job may wait before the reason is printed.
 const SILENCE: Duration = Duration::from_secs(1);
 
 /// How long the last look at unfinished jobs may take.
 const LAST_LOOK: Duration = Duration::from_secs(1);
 
-/// Why a command does not wait.
-pub(crate) const NOTHING_RUNS: &str = "no daemon runs jobs now: start `paceline serve`";
+/// The reason why a command does not wait.
+pub(crate) const NOTHING_RUNS: &str = "no daemon is running: start `paceline serve`";
 
 /// How following ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// All are finished.
     Finished,
-    /// The time was over.
+    /// The timeout has passed.
     TimeOver,
     /// The user interrupted it.
     Interrupted,
@@ -53,7 +53,7 @@ pub(crate) async fn follow(
     let mut signals = signals()?;
     let mut jobs: Vec<Value> =
         ids.iter().map(|id| json!({ "job": id, "state": "waiting" })).collect();
-    // A shorter wait hears of the reason too.
+    // A wait shorter than that gets the reason too.
     let silence = within.map_or(SILENCE, |within| SILENCE.min(within / 2));
     let until = within.and_then(|within| Instant::now().checked_add(within));
     let over = async {
@@ -68,13 +68,13 @@ pub(crate) async fn follow(
         () = signals.next() => End::Interrupted,
     };
     if end != End::Finished {
-        // Jobs behind the one that was waited for may be finished. A daemon that hangs gets no more time.
+        // Jobs after the one that was waited for may be finished. A daemon that hangs gets no more time.
         let _ = tokio::time::timeout(LAST_LOOK, look(client, &mut jobs)).await;
     }
     Ok(Followed { jobs, end })
 }
 
-/// Looks at the jobs that are unfinished as far as is known.
+/// Fetches the jobs that were unfinished when last seen.
 async fn look(client: &Client, jobs: &mut [Value]) -> anyhow::Result<()> {
     for job in jobs.iter_mut().filter(|job| !finished(job)) {
         *job = client.ask(Method::GET, &format!("/jobs/{}", job["job"])).await?;
@@ -103,7 +103,7 @@ async fn all_finished(
                     job = &mut waiting => break job,
                     () = &mut silence, if !told => {
                         told = true;
-                        // Of many jobs the first unfinished one stands for all.
+                        // One reason is enough: that of the first unfinished job.
                         tell_why(client, &id).await;
                     }
                 }
@@ -118,28 +118,28 @@ async fn all_finished(
 fn stopped(error: anyhow::Error) -> anyhow::Error {
     match error.downcast::<Later>() {
         Ok(Later(why)) => {
-            let goes_on = "unfinished jobs go on when a daemon runs again";
+            let goes_on = "unfinished jobs continue when a daemon runs again";
             Later(format!("the process that runs the jobs has stopped ({why}): {goes_on}")).into()
         }
         Err(error) => error,
     }
 }
 
-/// Says what a job waits for. It is a courtesy: an error is no reason to stop waiting.
+/// Prints what a job waits for. An error here does not end the wait.
 async fn tell_why(client: &Client, job: &Value) {
     let told = client.ask(Method::GET, &format!("/jobs/{job}/why")).await.unwrap_or_default();
     for why in items(&told["why"]) {
         let lane = plain(&text(&why["lane"]));
-        say(format_args!("job {job} waits on the lane `{lane}`: {}", reason(why)));
+        say(format_args!("job {job} is waiting for the lane `{lane}`: {}", reason(why)));
     }
 }
 
-/// Whether a job as it is shown has its report.
+/// Returns `true` if a job, as the API shows it, is finished.
 pub(crate) fn finished(job: &Value) -> bool {
     !matches!(job["state"].as_str(), Some("waiting" | "running"))
 }
 
-/// What a call waits for, in a few words.
+/// The reason why a call waits, in a few words.
 pub(crate) fn reason(why: &Value) -> String {
     let until = &why["until"];
     let until = until.is_string().then(|| format!(" until {}", clock(until)));
@@ -158,7 +158,7 @@ pub(crate) fn exit_of(report: &Value) -> Exit {
     }
 }
 
-/// How to exit after several came to these: a failure counts more than a delay.
+/// The most serious of several exits: a failure counts more than a delay.
 pub(crate) fn worst(exits: impl IntoIterator<Item = Exit>) -> Exit {
     let weight = |exit: &Exit| match exit {
         Exit::Done => 0,
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_job_came_to_is_the_exit_code() {
+    fn the_state_of_a_job_is_the_exit_code() {
         let exit = |state: &str, answer: &str| exit_of(&json!({"state": state, "answer": answer}));
         assert_eq!(exit("done", "conclusive"), Exit::Done);
         assert_eq!(exit("done", "empty"), Exit::Done);

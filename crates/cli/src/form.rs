@@ -1,4 +1,4 @@
-//! The forms in which data is printed: for eyes or for programs.
+//! The formats in which data is printed: for people or for programs.
 
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value};
@@ -8,19 +8,19 @@ use crate::table::lines;
 
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Format {
-    /// How it is printed
+    /// The format of the output
     #[arg(long = "format", value_enum, value_name = "FORM", default_value = "table")]
     pub(crate) form: Form,
 }
 
-/// How things are printed.
+/// A format of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Form {
-    /// For eyes
+    /// A table for people
     Table,
-    /// One document
+    /// One JSON document
     Json,
-    /// One object per line
+    /// One JSON object per line
     Jsonl,
 }
 

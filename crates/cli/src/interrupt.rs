@@ -1,4 +1,4 @@
-//! Ctrl-C once: stop cleanly. Twice: at once.
+//! Signals: the first Ctrl-C stops cleanly, the second at once.
 
 use std::task::Poll;
 
@@ -8,12 +8,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::exit::Exit;
 use crate::output::say;
 
-/// Resolves at the first of these signals; the second one ends the program at once, whatever it
-/// does.
+/// Resolves at the first of these signals. The second one ends the program at once.
 pub(crate) fn interrupted(
     kinds: &[SignalKind],
 ) -> anyhow::Result<impl Future<Output = ()> + use<>> {
-    // With a loop of its own, which nothing else holds up.
+    // With a runtime of its own, which no other task can delay.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let (listens, ready) = std::sync::mpsc::channel();
     let (tell, told) = tokio::sync::oneshot::channel();
@@ -23,13 +22,13 @@ pub(crate) fn interrupted(
         let _ = listens.send(());
         signals.next().await;
         let _ = tell.send(());
-        say("finishing what runs; once more ends it at once");
+        say("stopping: running work may finish; a second signal ends it at once");
         signals.next().await;
         std::process::exit(Exit::Interrupted as i32);
     };
     let thread = std::thread::Builder::new().name("paceline-signals".to_string());
     thread.spawn(move || runtime.block_on(listen))?;
-    ready.recv().context("no signals are heard")?;
+    ready.recv().context("cannot listen for signals")?;
     Ok(async {
         if told.await.is_err() {
             std::future::pending::<()>().await;
@@ -37,11 +36,11 @@ pub(crate) fn interrupted(
     })
 }
 
-/// Signals that this process was sent.
+/// Signals sent to this process.
 pub(crate) struct Signals(Vec<Signal>);
 
 impl Signals {
-    /// Listens from now on.
+    /// Starts to listen.
     pub(crate) fn new(kinds: &[SignalKind]) -> std::io::Result<Signals> {
         kinds.iter().map(|kind| signal(*kind)).collect::<Result<_, _>>().map(Signals)
     }

@@ -1,4 +1,4 @@
-//! `paceline job`: work handed in, looked at, waited for, withdrawn and tried again.
+//! `paceline job`: jobs submitted, listed, shown, waited for, cancelled and retried.
 
 mod add;
 mod describe;
@@ -17,7 +17,7 @@ use crate::form::Format;
 
 pub(crate) use show::why_of;
 
-/// What to do with jobs.
+/// Submit, list, show, wait for, cancel and retry jobs.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER)]
 pub struct Arguments {
@@ -26,45 +26,45 @@ pub struct Arguments {
 }
 
 const AFTER: &str = "\
-A daemon (`paceline serve`, or `services run`) that owns the store is asked; without one the store
-itself is, and what is added waits there for the next daemon.
+These commands ask the process that owns the store: `paceline serve`, or `paceline services run`.
+If none is running they open the store themselves; added jobs then wait there for the next daemon.
 
 Exit codes: 0 done, 1 failed or not found, 2 wrong usage, 75 refused or deferred by limits, 130 interrupted.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Hand in a job: a request, a command of the configuration, or JSON
+    /// Submit a job: an HTTP request, a command of the configuration, or JSON
     Add(Box<describe::Arguments>),
-    /// List jobs, the oldest first unless told otherwise
+    /// List jobs, the oldest first by default
     Ls(list::Arguments),
-    /// One job: how it stands, or its report
+    /// Show one job: its state, or its report
     Show {
-        /// Its number
+        /// The id of the job
         id: u64,
         #[command(flatten)]
         format: Format,
     },
-    /// What the calls of a job wait for, until when, and behind how many
+    /// Show what the calls of a job wait for, until when, and how many calls are ahead
     Why {
-        /// Its number
+        /// The id of the job
         id: u64,
         #[command(flatten)]
         format: Format,
     },
     /// Wait until jobs are finished, and print their reports
     Wait {
-        /// Their numbers
+        /// The ids of the jobs
         #[arg(required = true, value_name = "ID")]
         ids: Vec<u64>,
-        /// Wait at most so long, like 90s; then exit with 75
+        /// Stop waiting after this long, like 90s, and exit with 75
         #[arg(long, value_name = "SPAN")]
         timeout: Option<Span>,
         #[command(flatten)]
         format: Format,
     },
-    /// Withdraw from jobs; the last caller to do so cancels a job
+    /// Cancel jobs; one that several callers joined goes on until the last of them cancels
     Cancel(steer::Arguments),
-    /// Try finished jobs again, on the lanes that gave no answer: new jobs
+    /// Retry finished jobs, as new jobs on the lanes that gave no answer
     Retry(steer::Arguments),
 }
 

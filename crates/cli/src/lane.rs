@@ -1,4 +1,4 @@
-//! `paceline lane`: how services and their limits are doing, stopped, let go on, forgiven.
+//! `paceline lane`: lanes shown, paused, resumed and reset.
 
 use clap::{Args, Subcommand};
 use hyper::Method;
@@ -11,7 +11,7 @@ use crate::form::{Form, Format};
 use crate::output::say;
 use crate::table::{aligned, clock, items, joined, text};
 
-/// What to do with lanes.
+/// Show, pause, resume and reset lanes.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER)]
 pub struct Arguments {
@@ -20,31 +20,32 @@ pub struct Arguments {
 }
 
 const AFTER: &str = "\
-Lanes and their limits are described in the configuration: see `paceline config print`. A daemon
-(`paceline serve`, or `services run`) that owns the store is asked; without one the store itself is.
+Lanes and their limits are set in the configuration: see `paceline config print`. These commands ask
+the process that owns the store: `paceline serve`, or `paceline services run`. If none is running they
+open the store themselves.
 
 Exit codes: 0 done, 1 no such lane, 2 wrong usage, 75 the store is in use.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// How all lanes are doing
+    /// List all lanes: when they open, their calls and their limits
     Ls {
         #[command(flatten)]
         format: Format,
     },
-    /// How one lane is doing, and its rules
+    /// Show the state and the rules of one lane
     Show(Which),
-    /// Stop a lane: what runs goes on, nothing new starts
+    /// Pause a lane: running calls go on, no new call starts
     Pause(Which),
-    /// Let a paused lane go on
+    /// Resume a paused lane
     Resume(Which),
-    /// Lift a lane's cooldown and slow-downs; its limits hold on
+    /// End the cooldown and the slow-downs of a lane; its limits still apply
     Reset(Which),
 }
 
 #[derive(Debug, Args)]
 struct Which {
-    /// Its name
+    /// The name of the lane
     name: String,
     #[command(flatten)]
     format: Format,
@@ -56,11 +57,11 @@ pub fn run(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
         Command::Ls { format } => list(client, format.form).await,
         Command::Show(which) => show(client, which).await,
         Command::Pause(which) => {
-            steer(client, which, "pause", "is paused: `paceline lane resume` lets it go on").await
+            steer(client, which, "pause", "is paused: `paceline lane resume` resumes it").await
         }
-        Command::Resume(which) => steer(client, which, "resume", "goes on").await,
+        Command::Resume(which) => steer(client, which, "resume", "is resumed").await,
         Command::Reset(which) => {
-            steer(client, which, "reset", "is forgiven: its limits hold").await
+            steer(client, which, "reset", "is reset: its limits still apply").await
         }
     })
 }
@@ -74,9 +75,7 @@ async fn list(client: &Client, form: Form) -> anyhow::Result<Exit> {
     let none = lanes.is_empty();
     form.list("lanes", lanes, table)?;
     if none {
-        say(
-            "there is no lane yet: add `[lanes.NAME]`; a template makes its lanes when they are asked",
-        );
+        say("no lanes yet: add `[lanes.NAME]`; a template makes its lanes on demand");
     }
     Ok(Exit::Done)
 }
@@ -116,7 +115,7 @@ fn table(lanes: &[Value]) -> String {
 fn opens(lane: &Value) -> String {
     match lane["why_closed"].as_str() {
         None => "now".to_string(),
-        // Nobody knows when somebody lets it go on, or when what runs is over.
+        // The end of a pause, or of running calls, is not known in advance.
         Some("paused" | "busy") => "-".to_string(),
         Some(_) => clock(&lane["open_at"]),
     }
@@ -152,7 +151,7 @@ fn facts(lane: &Value) -> String {
         ("paused", if lane["paused"] == true { "yes" } else { "no" }.to_string()),
         ("in flight", in_flight(lane)),
         ("waiting", text(&lane["waiting"])),
-        ("oldest since", clock(&lane["oldest_at"])),
+        ("waiting since", clock(&lane["oldest_at"])),
         ("limits", limits(lane)),
         ("gaps", gaps(rules)),
         ("slack", text(&rules["slack"])),
@@ -160,7 +159,7 @@ fn facts(lane: &Value) -> String {
         ("timeout", text(&rules["timeout"])),
         ("group", text(&rules["group"])),
         ("fail after", fail_after(rules)),
-        ("room for", text(&rules["max_waiting"])),
+        ("max waiting", text(&rules["max_waiting"])),
     ];
     aligned(&rows.map(|(name, value)| [name.to_string(), value]))
 }

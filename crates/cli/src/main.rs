@@ -11,19 +11,19 @@ use paceline_cli::output::{data, fail, say};
 use paceline_cli::tools::counted;
 use paceline_cli::{bench, demo, fetch, job, lane, mock, serve, services, store, token};
 
-/// Jobs are many small pieces of memory that come and go together.
+/// Jobs are many small allocations that come and go together.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Runs work against services you do not own: at their pace, never past their limits.
+/// Run work against upstreams you do not own: at their pace, never past their limits
 #[derive(Parser)]
 #[command(name = "paceline", version = env!("PACELINE_VERSION"), arg_required_else_help = true)]
 struct Cli {
-    /// The configuration file, instead of the one that is found
-    #[arg(long, global = true, value_name = "FILE")]
+    /// Use this configuration file instead of the one found by default
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
     config: Option<PathBuf>,
-    /// Open a store that was copied without its `-wal`, in the older state that its file holds
-    #[arg(long, global = true)]
+    /// Open a store that was copied without its `-wal` file, in the older state of its main file
+    #[arg(long, global = true, help_heading = "Global options")]
     accept_older: bool,
     #[command(subcommand)]
     command: Command,
@@ -31,54 +31,56 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Built-in services with limits, and the same work done naively and politely: no internet, no
-    /// set-up, under a minute
+    /// Do the same work naively and with Paceline, on built-in mock upstreams with limits: no
+    /// internet, no set-up, under a minute
     Demo(demo::Arguments),
-    /// Polite parallel downloads
+    /// Download files in parallel, within the limits of each host
     Fetch(Box<fetch::Arguments>),
-    /// Work that comes again: programs on rosters, each at its own time
+    /// Run services and rosters, and show when they run next
     Services(services::Arguments),
-    /// The daemon: an HTTP API for programs in any language, permits, relay, rosters
+    /// Run the daemon: an HTTP API for programs in any language, permits, a relay and rosters
     Serve(serve::Arguments),
-    /// Work to be done: hand it in, look at it, wait for it, withdraw it
+    /// Submit, list, show, wait for, cancel and retry jobs
     Job(Box<job::Arguments>),
-    /// Services and their limits: how they are doing, stopped, let go on
+    /// Show, pause, resume and reset lanes
     Lane(lane::Arguments),
-    /// Copy the store while it is in use
+    /// Back up the store, also while it is in use
     Store(store::Arguments),
-    /// A rate-limited service to test clients against
+    /// Run a rate-limited mock upstream to test clients against
     Mock(Box<mock::Arguments>),
-    /// What this machine does: rates, latencies, recovery, limits
+    /// Measure this machine: throughput, latency, recovery, limits
     Bench(bench::Arguments),
-    /// All settings with their defaults, or a check of yours
+    /// Print all settings with their defaults, check a file, or make a token
     #[command(subcommand, after_help = FOUND)]
     Config(ConfigCommand),
-    /// Completions for a shell, on stdout
+    /// Print completions for a shell
     Completions {
-        /// Which shell
+        /// The shell that reads them
         shell: clap_complete::Shell,
     },
-    /// The manual page, on stdout
+    /// Print a manual page
     Man {
-        /// The command it is about; else the whole program
-        command: Option<String>,
+        /// The command, like `job` or `job add` [default: the whole program]
+        command: Vec<String>,
     },
 }
 
 const FOUND: &str = "\
-The configuration is the file of `--config`, else of PACELINE_CONFIG, else paceline.toml in the
-working directory, else paceline/paceline.toml in the XDG config directory. No file is needed.";
+The configuration is the file that `--config` names, else the one that PACELINE_CONFIG names, else
+paceline.toml in the working directory, else paceline/paceline.toml in the XDG config directory.
+No file is needed: every setting has a default.";
 
 #[derive(Subcommand)]
 enum ConfigCommand {
-    /// Print every setting with its default and its explanation
+    /// Print every setting with its default and an explanation
     Print,
-    /// Say what is wrong with a file, and where
+    /// Report the mistakes in a configuration file, each with its line and column
     Check {
-        /// The file; else the one that would be used
+        /// The file to check [default: the one that would be used]
         file: Option<PathBuf>,
     },
-    /// Make a token for the daemon: it goes to stderr, its hash for the configuration to stdout
+    /// Make a token for the daemon: print the token to stderr, and its hash for the configuration to
+    /// stdout
     Token(token::Arguments),
 }
 
@@ -111,7 +113,7 @@ fn run(cli: Cli) -> anyhow::Result<Exit> {
             clap_complete::generate(shell, &mut Cli::command(), "paceline", &mut script);
             done(&String::from_utf8(script)?)
         }
-        Command::Man { command } => manual(command.as_deref()),
+        Command::Man { command } => manual(&command),
     }
 }
 
@@ -121,33 +123,34 @@ fn check(file: Option<&Path>) -> anyhow::Result<Exit> {
     let (lanes, groups) = (config.lanes.len() - templates, config.groups.len());
     let file = match &config.file {
         Some(file) => file.display().to_string(),
-        None => "no file, the defaults hold".to_string(),
+        None => "no file, defaults only".to_string(),
     };
     let counts = [(lanes, "lane"), (templates, "template"), (groups, "group")];
     let counts = counted(counts.into_iter().chain(config.tools.counts()));
     if let Err(error) = config.endpoints() {
-        say(format_args!("warning: {error:#}: whatever makes calls will refuse to start"));
+        say(format_args!("warning: {error:#}: commands that make calls will refuse to start"));
     }
     if config.server.tokens.is_empty() && !config.server.listen.ip().is_loopback() {
         let listen = config.server.listen;
-        say(format_args!("warning: `serve` refuses `{listen}` without tokens: add some"));
+        say(format_args!(
+            "warning: `serve` refuses `{listen}` without tokens: make one with `paceline config token NAME`"
+        ));
     }
     done(&format!("ok: {file}: {}\n", counts))
 }
 
-fn manual(command: Option<&str>) -> anyhow::Result<Exit> {
+/// Prints the page of a command, named as on the command line: `job add`.
+fn manual(names: &[String]) -> anyhow::Result<Exit> {
     let mut whole = Cli::command();
     whole.build();
-    let about = match command {
-        Some(name) => whole.find_subcommand(name).cloned(),
-        None => Some(whole),
-    };
-    let about = about.with_context(|| {
-        let name = command.unwrap_or_default();
-        format!("no command named `{name}`: `paceline help` lists them")
-    })?;
+    let mut command = &whole;
+    for name in names {
+        command = command.find_subcommand(name).with_context(|| {
+            format!("no command named `{}`: `paceline help` lists them", names.join(" "))
+        })?;
+    }
     let mut page = Vec::new();
-    clap_mangen::Man::new(about).render(&mut page)?;
+    clap_mangen::Man::new(command.clone()).render(&mut page)?;
     done(&String::from_utf8(page)?)
 }
 

@@ -1,4 +1,4 @@
-//! `paceline mock`: a rate-limited service to test clients against.
+//! `paceline mock`: a rate-limited mock upstream to test clients against.
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -17,56 +17,56 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::exit::Exit;
 use crate::output::{data, say};
 
-/// What the service allows, and what it does beyond that.
+/// The limits of the mock upstream, and its other behaviour.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Behaviours:
-  steady    one call every 200ms, answered in 20ms
+  steady    one call every 200ms, answered after 20ms
   windowed  20 calls in 10s
-  grumpy    5 calls a second, and nothing for 3s once pushed
+  grumpy    5 calls a second; a call beyond that has all calls refused for 3s
   flaky     one call in three fails with 500
-  hung      takes every call and answers none
+  hung      accepts every call and answers none
 
-Ask the service itself:
+The mock upstream reports about itself:
   GET /-/log                      every call, as JSON lines
-  GET /-/summary?tolerance_ms=N   counts, and how often the limits were broken
+  GET /-/summary?tolerance_ms=N   counts, and violations of the limits
 
-The address is the first line on stdout. Ctrl-C ends it and prints the summary.")]
+The first line on stdout is its URL. Ctrl-C stops it and prints the summary.")]
 pub struct Arguments {
-    /// A behaviour to start from; the options change it
+    /// The behaviour to start from; the options change it
     #[arg(value_name = "BEHAVIOUR", value_parser = preset_parser())]
     pub preset: Option<Preset>,
-    /// The gap it wants between calls, like 250ms
+    /// The shortest gap allowed between two calls, like 250ms
     #[arg(long, value_name = "SPAN", value_parser = above_zero)]
     pub every: Option<Span>,
-    /// Calls per window, like 20/10s; may be given several times
+    /// Calls allowed per window, like 20/10s; may be repeated
     #[arg(long, value_name = "RATE")]
     pub limit: Vec<Rate>,
-    /// Calls at once
+    /// Calls allowed at once
     #[arg(long, value_name = "N")]
     pub in_flight: Option<NonZeroU32>,
-    /// How long an answer takes
+    /// The time from a request to its response
     #[arg(long, value_name = "SPAN")]
     pub latency: Option<Span>,
-    /// Refuse with Retry-After, and refuse everything until then
+    /// Refuse with Retry-After, and refuse all calls until then
     #[arg(long, value_name = "SPAN")]
     pub retry_after: Option<Span>,
-    /// How many calls fail with 500: 1/3, 0.25 or all
+    /// The share of calls that fail with 500: 1/3, 0.25 or all
     #[arg(long, value_name = "RATIO")]
     pub fail: Option<Ratio>,
-    /// How many calls are never answered: 1/3, 0.25 or all
+    /// The share of calls that are never answered: 1/3, 0.25 or all
     #[arg(long, value_name = "RATIO")]
     pub hang: Option<Ratio>,
-    /// A call so much too early is still in time: the wire is not exact
+    /// How much too early a call may arrive and still be in time: network delay varies
     #[arg(long, value_name = "SPAN", default_value = "5ms")]
     pub tolerance: Span,
-    /// Where to listen; port 0 is any free one
+    /// Listen on this address; port 0 takes any free port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     pub listen: SocketAddr,
     /// Append every call to this file, as JSON lines
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
-    /// Say each refusal on stderr
+    /// Print each refusal on stderr
     #[arg(short, long)]
     pub verbose: bool,
 }
@@ -109,7 +109,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 }
 
 async fn serve(arguments: &Arguments) -> anyhow::Result<Exit> {
-    // Listened for before the address is told: whoever knows it may end us at once.
+    // Installed before the address is printed: its reader may send a signal at once.
     let ends = [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?];
     let behaviour = arguments.behaviour();
     let written = arguments.log.as_ref().map(LogFile::open).transpose()?;
@@ -122,7 +122,7 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<Exit> {
     say(format_args!("allows {behaviour}"));
     ended(ends).await;
     let summary = mock.stop().await;
-    data(&told(&summary))?;
+    data(&printed(&summary))?;
     if let Some((log, error)) = arguments.log.as_ref().zip(written.and_then(|log| log.failure())) {
         return Err(error).context(format!("the log `{}` is not complete", log.display()));
     }
@@ -149,7 +149,7 @@ fn watcher(log: Option<LogFile>, verbose: bool) -> impl FnMut(&LogEntry) + Send 
     }
 }
 
-/// The file of `--log`. It stops at the first error, which is told at the end.
+/// The file of `--log`. It stops at the first error, which is reported at the end.
 #[derive(Clone)]
 struct LogFile(Arc<Mutex<Result<File, Option<anyhow::Error>>>>);
 
@@ -175,7 +175,7 @@ impl LogFile {
     }
 }
 
-/// One write per line, so that others can follow the file.
+/// One write per line, so that the file can be followed.
 fn append(file: &mut File, entry: &LogEntry) -> io::Result<()> {
     let mut line = serde_json::to_vec(entry)?;
     line.push(b'\n');
@@ -183,7 +183,7 @@ fn append(file: &mut File, entry: &LogEntry) -> io::Result<()> {
 }
 
 /// The summary for people.
-fn told(summary: &Summary) -> String {
+fn printed(summary: &Summary) -> String {
     let mut text = String::new();
     let mut row = |name: &str, value: String| {
         writeln!(text, "{name:<16}{value}").expect("a string takes everything");
@@ -203,7 +203,13 @@ fn told(summary: &Summary) -> String {
         row(&limit.limit, format!("violations: {}", limit.violations));
     }
     if summary.forgotten > 0 {
-        row("forgotten", format!("{} calls, not looked at for broken limits", summary.forgotten));
+        row(
+            "forgotten",
+            format!(
+                "{} calls, dropped from the log and not checked against the limits",
+                summary.forgotten
+            ),
+        );
     }
     text
 }

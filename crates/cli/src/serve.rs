@@ -1,4 +1,4 @@
-//! `paceline serve`: the daemon, from its configuration to its end.
+//! `paceline serve`: the daemon, from its start to its shutdown.
 
 mod log;
 mod own;
@@ -26,22 +26,22 @@ use crate::exit::{Exit, exit_of};
 use crate::interrupt::Signals;
 use crate::output::{logs, say};
 
-/// How the daemon runs.
+/// Run the daemon.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = AFTER)]
 pub struct Arguments {
-    /// Listen here, whatever the configuration says; port 0 takes any that is free
+    /// Listen on this address instead of the configured one; port 0 takes any free port
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
-    /// What the log on stderr looks like; without it: text on a terminal, else JSON
+    /// The format of the log on stderr [default: text on a terminal, else json]
     #[arg(long, value_enum, value_name = "FORM")]
     log: Option<Form>,
 }
 
 const AFTER: &str = "\
-The API is described at /api/v1/openapi.json. SIGTERM or Ctrl-C lets what runs finish within
-`server.grace` and leaves the rest for the next start; a second one ends it at once. SIGHUP reads the
-configuration again: lanes, services, commands, tokens and hosts change, work is not dropped.";
+The API is described at /api/v1/openapi.json. After SIGTERM or Ctrl-C, running calls have `server.grace`
+to finish, and the rest is left for the next start; a second signal ends them at once. SIGHUP reloads
+the configuration: lanes, services, commands, tokens and hosts change, and no work is dropped.";
 
 /// Runs the command.
 pub fn run(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
@@ -64,10 +64,10 @@ pub fn run(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
         };
         up.attend(signals).await
     });
-    // What is still open belongs to clients that do not matter any more.
+    // Connections that are still open belong to clients that are not served any more.
     runtime.shutdown_timeout(Duration::from_secs(1));
     match exit {
-        // Whoever reads the log reads nothing else.
+        // The reader of a JSON log reads nothing else.
         Err(error) if log.form == Form::Json => {
             tracing::error!(error = format!("{error:#}"), "ended");
             Ok(exit_of(&error))
@@ -76,7 +76,7 @@ pub fn run(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
     }
 }
 
-/// For a server inside another command, which has its own words for what goes well.
+/// Logs only warnings: for a server inside another command, which prints its own messages.
 pub(crate) fn log_warnings() {
     // For as long as the process lives.
     std::mem::forget(log::start(Some(Form::Quiet)));
@@ -121,7 +121,7 @@ impl Owner {
         if tokens.is_empty() && !server.listen.ip().is_loopback() {
             let listen = server.listen;
             let what = format!(
-                "`{listen}` can be reached by others: add tokens (`paceline config token NAME`), or \
+                "`{listen}` can be reached from other machines: add tokens (`paceline config token NAME`), or \
                  listen on 127.0.0.1"
             );
             return Err(Usage(what).into());
@@ -178,7 +178,7 @@ impl Up {
         let posted = owner.post(&config, address)?;
         let parked = engine.pace.summary().await?.parked;
         if parked > 0 {
-            tracing::warn!(parked, "calls wait for lanes, or for kinds of work, that are not here");
+            tracing::warn!(parked, "parked calls: their lane or kind is not configured");
         }
         tracing::info!(%address, store = %config.store_path.display(), "ready");
         if speaks {
@@ -222,7 +222,9 @@ impl Up {
         let grace = self.config.server.grace;
         tracing::info!(grace_s = Duration::from(grace).as_secs(), "stopping");
         if self.speaks {
-            say(format_args!("finishing what runs, {grace} at most; once more ends it at once"));
+            say(format_args!(
+                "waiting at most {grace} for running calls to finish; a second signal ends them at once"
+            ));
         }
         stop(&self.engine.pace, grace.into(), signals).await?;
         tracing::info!("stopped");
@@ -248,7 +250,11 @@ fn room_for(wanted: usize) -> usize {
     let files = all_files();
     let room = usize::try_from(files.saturating_sub(OTHERS)).unwrap_or(usize::MAX).max(16);
     if room < wanted {
-        tracing::warn!(wanted, room, "the system allows too few files for so many connections");
+        tracing::warn!(
+            wanted,
+            room,
+            "the limit of open files allows fewer connections than configured: raise `ulimit -n`"
+        );
     }
     room.min(wanted)
 }

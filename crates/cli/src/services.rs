@@ -1,4 +1,4 @@
-//! `paceline services`: work that comes again, from arguments to an exit code.
+//! `paceline services`: services and rosters run, shown and reset; and their settings.
 
 mod config;
 mod run;
@@ -36,9 +36,9 @@ pub use config::{RosterConfig, ServiceConfig, WhenConfig};
 /// Services and rosters, in the order of the file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
-    /// Work that comes again.
+    /// The services.
     pub services: Vec<ServiceConfig>,
-    /// The lists that it is run by.
+    /// The rosters that run them.
     pub rosters: Vec<RosterConfig>,
 }
 
@@ -122,7 +122,7 @@ impl ToolSettings for Settings {
     }
 }
 
-/// What to do with services.
+/// Run services and rosters, and show when they run next.
 #[derive(Debug, Args)]
 pub struct Arguments {
     #[command(subcommand)]
@@ -131,19 +131,19 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run all rosters until you stop it, or one service now
+    /// Run all rosters until interrupted, or one service now
     #[command(after_help = RUN)]
     Run {
-        /// One service, now and once, whatever its timing
+        /// Run only this service, once, even if it is not due
         name: Option<String>,
         #[command(flatten)]
         format: Format,
     },
-    /// When services run next, when they last did, and what came of it
+    /// Show when services run next, when they last ran, and with what result
     Status {
-        /// Only this service
+        /// Show only this service
         name: Option<String>,
-        /// Print what its last run said, the last 64 KiB of it
+        /// Print the output of its last run, at most the last 64 KiB
         #[arg(long, requires = "name", conflicts_with = "form")]
         output: bool,
         #[command(flatten)]
@@ -151,7 +151,7 @@ enum Command {
     },
     /// Mark a service as never run, so that it is due at the next check
     Reset {
-        /// Which
+        /// The name of the service
         name: String,
         #[command(flatten)]
         format: Format,
@@ -159,13 +159,13 @@ enum Command {
 }
 
 const RUN: &str = "\
-Services and rosters are described in the configuration: see `paceline config print`. A service is
-never run twice at once, whoever asks, and keeps the limits of its lane. Ctrl-C lets what runs
-finish; the next start goes on with the rest.
+Services and rosters are set in the configuration: see `paceline config print`. A service never runs
+twice at once, however it was started, and keeps the limits of its lane. Ctrl-C lets running services
+finish; the next start continues with the rest.
 
-While it runs, `status`, `run NAME` and `reset` ask it, as do `paceline job` and `lane`; so too with a
-daemon (`paceline serve`), which runs the rosters of its store by itself. Ctrl-C of whoever asks only
-ends the waiting.
+While the rosters run, other commands ask this process: `services status`, `services run NAME`,
+`services reset`, `job` and `lane`. The daemon (`paceline serve`) runs the rosters of its store too, and
+answers the same commands. Ctrl-C in a command that waits for another process ends only the wait.
 
 Exit codes: 0 done, 1 failed or not found, 2 wrong usage, 75 deferred by limits, 130 interrupted.";
 
@@ -185,7 +185,7 @@ pub fn run(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
     }
 }
 
-/// Whoever owns the store runs what it is told to; if nobody does, this process.
+/// Runs in the process that owns the store; in this one if there is none.
 fn run_now(config: &Config, name: Option<&str>, form: Form) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -214,7 +214,7 @@ fn no_service<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> anyhow::E
     if names.is_empty() {
         return anyhow!("no service named `{name}`: none is configured, add `[services.NAME]`");
     }
-    anyhow!("no service named `{name}`: there are {}", names.join(", "))
+    anyhow!("no service named `{name}`: the services are {}", names.join(", "))
 }
 
 async fn output(client: &Client, name: &str) -> anyhow::Result<Exit> {
@@ -230,11 +230,13 @@ async fn reset(client: &Client, name: &str, form: Form) -> anyhow::Result<Exit> 
     known(&services(client).await?, name)?;
     let told = client.ask(Method::POST, &format!("/services/{}/reset", part(name))).await?;
     let when = match &told["left_ms"] {
-        Value::Null => format!("it is on no roster and runs only by `services run {name}`"),
+        Value::Null => {
+            format!("it is on no roster, so only `paceline services run {name}` runs it")
+        }
         _ => "it is due at the next check".to_string(),
     };
     match form {
-        Form::Table => say(format_args!("`{name}` counts as never run: {when}")),
+        Form::Table => say(format_args!("`{name}` is marked as never run: {when}")),
         Form::Json | Form::Jsonl => {
             data(&format!("{}\n", json!({ "service": name, "reset": true })))?;
         }

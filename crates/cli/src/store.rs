@@ -1,4 +1,4 @@
-//! `paceline store`: a copy of the store, made while it is in use.
+//! `paceline store`: backups of the store, also while it is in use.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use crate::interrupt::interrupted;
 use crate::output::say;
 use crate::table::{aligned, text};
 
-/// Below this size a copy is made before a line about it is read.
+/// Smaller copies are done before a progress line could be read.
 const LARGE: u64 = 256 << 20;
 
-/// What to do with the store.
+/// Back up the store.
 #[derive(Debug, Args)]
 pub struct Arguments {
     #[command(subcommand)]
@@ -29,26 +29,27 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Copy the store to a new file, whether or not a process uses it
+    /// Copy the store to a new file, also while a process uses it
     #[command(after_help = AFTER)]
     Backup(Target),
 }
 
 const AFTER: &str = "\
-The copy is the store as it was at one moment: every job that was accepted before is in it. It is one
-closed file, readable by its owner alone, and is there entirely or not at all. A daemon goes on
-meanwhile; the log beside its store (`-wal`) grows until the copy is made.
+The copy holds the store at one moment, with every job that was accepted before. It is a single file
+that only its owner can read, and it appears complete or not at all. A daemon keeps running meanwhile;
+the log beside its store (`-wal`) grows until the copy is made.
 
-Restore a copy by putting it in the place of a store that no process uses, without a `-wal` beside it.
-Never run it beside its original: both would spend the same limits and make the same calls.
+To restore a copy, stop the processes that use the store, put the copy in its place, and remove the
+`-wal` file beside it. Never run a copy while its original is in use: both would spend the same limits
+and make the same calls.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
 
 #[derive(Debug, Args)]
 struct Target {
-    /// The new file
+    /// The file to create
     file: PathBuf,
-    /// Copy this store, instead of the one of the configuration
+    /// Copy this store instead of the configured one
     #[arg(long, value_name = "STORE")]
     from: Option<PathBuf>,
     #[command(flatten)]
@@ -64,7 +65,7 @@ pub fn run(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
         return Ok(Exit::Interrupted);
     };
     target.format.form.one(&described(&made), facts)?;
-    say("never run the copy beside its original: both would spend the same limits");
+    say("never run the copy while its original is in use: both would spend the same limits");
     Ok(Exit::Done)
 }
 

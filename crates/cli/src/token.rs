@@ -1,4 +1,4 @@
-//! `paceline config token`: a token for its user, and its hash for the configuration.
+//! `paceline config token`: makes a token, and its hash for the configuration.
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
@@ -10,23 +10,23 @@ use crate::exit::Exit;
 use crate::exit::Usage;
 use crate::output::{data, say};
 
-/// What token is made.
+/// Make a token.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// What its user is called in the configuration
+    /// The name of the token in the configuration
     name: String,
-    /// What it allows
+    /// What the token allows
     #[arg(long, value_enum, default_value = "operate")]
     role: Role,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Role {
-    /// To look
+    /// Read only
     Read,
-    /// Also to submit, cancel, use permits and the relay, pause lanes
+    /// Also submit and cancel jobs, use permits and the relay, pause lanes
     Operate,
-    /// Also to change limits and to reset
+    /// Also change limits and reset lanes
     Admin,
 }
 
@@ -39,7 +39,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let role = arguments.role.to_possible_value().context("every role has a name")?;
     let bare = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
     let key = if bare { name.clone() } else { serde_json::to_string(name)? };
-    say("the token, shown this once; its hash belongs into the configuration:");
+    say("the token, shown only once; its hash goes into the configuration:");
     say(&token);
     data(&format!(
         "[tokens.{key}]\nsha256 = \"{}\"\nrole = \"{}\"\n",

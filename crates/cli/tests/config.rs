@@ -52,8 +52,8 @@ fn what_serve_would_refuse_is_warned_of() {
     let directory = directory_with(text);
     let ok = "ok: paceline.toml: 1 lane, 0 templates, 0 groups\n";
     let warnings = "warning: the lane `a`: the header `x-key` needs the environment variable \
-         `NOBODY_SETS_THIS`: environment variable not found: whatever makes calls will refuse to start\n\
-         warning: `serve` refuses `0.0.0.0:7400` without tokens: add some\n";
+         `NOBODY_SETS_THIS`: environment variable not found: commands that make calls will refuse to start\n\
+         warning: `serve` refuses `0.0.0.0:7400` without tokens: make one with `paceline config token NAME`\n";
     check(directory.path(), &["config", "check"], (0, ok, warnings));
 }
 
@@ -68,9 +68,9 @@ error: paceline.toml:3:13: `lanes.a.in_flight` must be a whole number from 1 to 
 }
 
 #[test]
-fn without_a_file_the_defaults_hold() {
+fn without_a_file_the_defaults_apply() {
     let directory = tempfile::tempdir().expect("a directory");
-    let ok = "ok: no file, the defaults hold: 0 lanes, 0 templates, 0 groups\n";
+    let ok = "ok: no file, defaults only: 0 lanes, 0 templates, 0 groups\n";
     check(directory.path(), &["config", "check"], (0, ok, ""));
 }
 
@@ -131,4 +131,33 @@ fn completions_and_the_manual_go_to_stdout() {
         assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
         assert!(String::from_utf8_lossy(&output.stdout).contains("paceline"));
     }
+}
+
+#[test]
+fn every_page_that_the_manual_refers_to_can_be_printed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut pages = vec![Vec::new()];
+    let mut at = 0;
+    while at < pages.len() {
+        let command: Vec<String> = pages[at].clone();
+        let arguments = ["man".to_string()].into_iter().chain(command.iter().cloned());
+        let arguments: Vec<String> = arguments.collect();
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let output = paceline(directory.path(), &arguments);
+        assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{arguments:?}");
+        let page = String::from_utf8(output.stdout).expect("text");
+        let name = ["paceline"].into_iter().chain(command.iter().map(String::as_str));
+        let name = name.collect::<Vec<_>>().join("\\-");
+        assert!(page.contains(&format!(".SH NAME\n{name}")), "{page}");
+        for reference in page.lines().filter_map(|line| line.strip_suffix("(1)")) {
+            let words = reference.split("\\-").skip(1).map(String::from).collect();
+            if !pages.contains(&words) {
+                pages.push(words);
+            }
+        }
+        at += 1;
+    }
+    assert!(pages.contains(&["job", "add"].map(String::from).to_vec()), "{pages:?}");
+    let unknown = "error: no command named `job ad`: `paceline help` lists them\n";
+    check(directory.path(), &["man", "job", "ad"], (1, "", unknown));
 }

@@ -133,7 +133,9 @@ fn without_a_daemon_a_job_is_kept_for_the_next_one() {
     let home = Home::new();
     let added = home.run(&["job", "add", "--lane", "shop", "--path", "/item/1", "--key", "k"]);
     assert_eq!((added.code, added.stdout.as_str()), (0, "1\n"));
-    assert!(added.stderr.contains("nobody runs it until a daemon is started: `paceline serve`"));
+    assert!(
+        added.stderr.contains("no daemon is running: it waits until you start `paceline serve`")
+    );
     let waited = home.run(&["job", "add", "--lane", "shop", "--path", "/item/2", "--wait"]);
     assert_eq!((waited.code, waited.stdout.as_str()), (75, ""));
     assert!(waited.stderr.contains("nothing was added"), "{}", waited.stderr);
@@ -180,7 +182,7 @@ fn a_job_is_added_waited_for_and_shown_in_all_forms() {
     assert_eq!(lines.count(), 4, "{list}");
     let why = home.run(&["job", "why", "1"]);
     assert_eq!((why.code, why.stdout.as_str()), (0, ""));
-    assert_eq!(why.stderr, "job 1 is done: none of its calls waits\n");
+    assert_eq!(why.stderr, "job 1 is done: none of its calls is waiting\n");
 }
 
 #[test]
@@ -226,8 +228,8 @@ fn what_a_job_comes_to_is_the_exit_code() {
     assert!(skipped.stdout.contains("needed, 1s at most"), "{skipped:?}");
     let late = add("slow/odd lane", &["--wait=1s", "--key", "k"]);
     assert_eq!((late.code, late.stdout.as_str()), (75, ""));
-    assert!(late.stderr.contains("waits on the lane `slow/odd lane`: gap until"), "{late:?}");
-    assert!(late.stderr.contains("`paceline job wait 5` goes on waiting"), "{late:?}");
+    assert!(late.stderr.contains("is waiting for the lane `slow/odd lane`: gap until"), "{late:?}");
+    assert!(late.stderr.contains("`paceline job wait 5` continues to wait"), "{late:?}");
     assert_eq!(home.run(&["job", "wait", "5", "--timeout", "10ms"]).code, 75);
     assert_eq!(add("slow/odd lane", &["--key", "k", "--on-duplicate", "refuse"]).code, 1);
     let joined = add("slow/odd lane", &["--key", "k"]);
@@ -239,7 +241,7 @@ fn what_a_job_comes_to_is_the_exit_code() {
     let detached = home.run(&["job", "cancel", "5"]);
     assert_eq!(
         detached.stderr,
-        "withdrawn from job 5: others joined it, and each has to withdraw\n"
+        "job 5 goes on: other callers joined it, and each of them has to cancel it\n"
     );
     assert_eq!(home.run(&["job", "cancel", "5", "99"]).code, 1);
     assert_eq!(home.json(&["job", "show", "5"])["state"], "cancelled");
@@ -258,22 +260,23 @@ fn who_waits_hears_of_the_end_and_may_leave_before_it() {
     home.good(&[&add[..], &["--wait"]].concat());
     home.good(&add);
     home.good(&add);
-    let first = home.start(&["job", "wait", "2"]).until("job 2 waits on the lane");
+    let first = home.start(&["job", "wait", "2"]).until("job 2 is waiting for the lane");
     home.good(&["job", "cancel", "2"]);
     let first = first.ended();
     assert_eq!(first.code, 1, "{first:?}");
     assert!(first.stdout.contains("cancelled"), "{first:?}");
 
-    let second = home.start(&["job", "wait", "3"]).until("job 3 waits on the lane");
+    let second = home.start(&["job", "wait", "3"]).until("job 3 is waiting for the lane");
     second.signal(Signal::INT);
     let second = second.ended();
     assert_eq!(second.code, 130);
-    assert!(second.stderr.contains("`paceline job wait 3` goes on waiting"), "{second:?}");
-    let third = home.start(&[&add[..], &["--wait"]].concat()).until("job 4 waits on the lane");
+    assert!(second.stderr.contains("`paceline job wait 3` continues to wait"), "{second:?}");
+    let third =
+        home.start(&[&add[..], &["--wait"]].concat()).until("job 4 is waiting for the lane");
     third.signal(Signal::INT);
     assert_eq!(third.ended().code, 130);
 
-    let last = home.start(&["job", "wait", "3"]).until("job 3 waits on the lane");
+    let last = home.start(&["job", "wait", "3"]).until("job 3 is waiting for the lane");
     drop(daemon);
     let last = last.ended();
     assert_eq!(last.code, 75, "{last:?}");
@@ -345,7 +348,7 @@ fn w1_a_job_that_a_pause_has_skipped_is_shown_with_the_remedy() {
     home.good(&["lane", "pause", "shop"]);
     let arguments = ["job", "add", "--lane", "shop", "--path", "/", "--max-wait", "2s", "--wait"];
     let added = home.run(&arguments);
-    let remedy = "max_wait: paused, 2s at most; `paceline lane resume shop` ends that";
+    let remedy = "max_wait: paused, 2s at most; `paceline lane resume shop` resumes it";
     assert_eq!(added.code, 75, "{added:?}");
     assert!(added.stdout.contains(remedy), "{added:?}");
     let shown = home.good(&["job", "show", "1"]);
@@ -354,7 +357,7 @@ fn w1_a_job_that_a_pause_has_skipped_is_shown_with_the_remedy() {
     assert!(listed.contains("max_wait: paused, 2s at most"), "{listed}");
     let why = home.run(&["job", "why", "1"]);
     assert_eq!((why.code, &*why.stdout), (0, ""), "{why:?}");
-    assert_eq!(why.stderr, "job 1 is skipped: none of its calls waits\n");
+    assert_eq!(why.stderr, "job 1 is skipped: none of its calls is waiting\n");
 }
 
 #[test]
@@ -383,7 +386,7 @@ fn reports_that_are_there_are_printed_though_others_are_not() {
     let told = home.run(&["job", "add", "--json", "jobs.json", "--wait=3s", "--format", "jsonl"]);
     assert_eq!(told.code, 75, "{told:?}");
     assert!(
-        told.stderr.contains("not finished yet: `paceline job wait 2` goes on waiting"),
+        told.stderr.contains("not finished yet: `paceline job wait 2` continues to wait"),
         "{told:?}"
     );
     let lines: Vec<Value> =
@@ -397,7 +400,7 @@ fn a_daemon_that_hangs_or_dies_holds_up_nobody() {
     let daemon = home.serve();
     home.good(&["job", "add", "--lane", "slow/odd lane", "--path", "/1", "--wait"]);
     let waits = home.start(&["job", "add", "--lane", "slow/odd lane", "--path", "/2", "--wait"]);
-    let waits = waits.until("waits on the lane");
+    let waits = waits.until("is waiting for the lane");
     daemon.signal(Signal::STOP);
     let told = home.run(&["job", "wait", "2", "--timeout", "500ms"]);
     assert_eq!(told.code, 75, "{told:?}");

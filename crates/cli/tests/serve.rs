@@ -531,7 +531,7 @@ fn s3_what_is_left_of_a_command_whose_job_is_over_is_ended() {
     let daemon = home.serve();
     assert!(!runs(), "{}", daemon.said);
     assert!(
-        daemon.said.contains("ended what an earlier process left of `command/1.0`"),
+        daemon.said.contains("ended processes that an earlier run of `command/1.0` left behind"),
         "{}",
         daemon.said
     );

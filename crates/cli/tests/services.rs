@@ -256,7 +256,10 @@ fn s3_what_was_left_of_a_program_is_ended_also_when_nobody_knows_its_service_any
     let output = home.run(&["run", "b"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("ended what an earlier process left of `service/a`"), "{said}");
+    assert!(
+        said.contains("ended processes that an earlier run of `service/a` left behind"),
+        "{said}"
+    );
     assert!(!runs(&mark));
 }
 
@@ -273,7 +276,7 @@ fn a_run_by_hand_also_finishes_what_an_earlier_process_left_and_says_so() {
     let mut child = home.command(&["run", "short"]).spawn().expect("it runs");
     let mut lines = std::io::BufReader::new(child.stderr.take().expect("piped"));
     let mut said = String::new();
-    while !said.contains("calls of earlier jobs still run: 1; Ctrl-C leaves them") {
+    while !said.contains("calls of earlier jobs still run: 1; Ctrl-C stops the wait for them") {
         let read = std::io::BufRead::read_line(&mut lines, &mut said).expect("text");
         assert!(read > 0, "it ended: {said}");
     }
@@ -554,7 +557,7 @@ fn two_signals_end_a_program_with_all_of_its_group() {
     rosters.signal(rustix::process::Signal::INT);
     let mut words = String::new();
     let mut stderr = std::io::BufReader::new(rosters.child.stderr.take().expect("piped"));
-    while !words.contains("once more") {
+    while !words.contains("a second signal") {
         let read = std::io::BufRead::read_line(&mut stderr, &mut words).expect("text");
         assert!(read > 0, "{words}");
     }

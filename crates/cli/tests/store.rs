@@ -97,7 +97,7 @@ fn b1_a_store_is_copied_while_its_daemon_runs() {
     assert_eq!(code, 0, "{said}");
     assert!(table.starts_with("copy        copy.db\nbytes       "), "{table}");
     assert!(table.ends_with("jobs        2\nunfinished  2\n"), "{table}");
-    assert!(said.contains("never run the copy beside its original"), "{said}");
+    assert!(said.contains("never run the copy while its original is in use"), "{said}");
     assert_eq!(home.jobs("copy.toml"), 2);
 
     home.add();

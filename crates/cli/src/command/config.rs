@@ -1,4 +1,4 @@
-//! The section of programs that jobs may name: commands.
+//! The section of commands.
 
 use paceline_apps::command::CommandTask;
 use paceline_core::{Span, check_name};
@@ -13,23 +13,23 @@ use crate::config::settings::above_zero;
 pub(super) const REFERENCE: &[Reference] = &[Reference {
     section: "commands",
     example: Some("example"),
-    says: "A program that jobs of the kind `command` may name. They hand it an input, as JSON in the variable PACELINE_INPUT, and never an argument.",
+    says: "A program that jobs of the kind `command` run by name. A job passes its input as JSON in the variable PACELINE_INPUT. It cannot add arguments.",
     keys: &[
         example(
             "run",
             r#"["./look-up.sh", "--fast"]"#,
-            "The program and its arguments, run as that of a service. What it says is the answer, the last 64 KiB of it.",
+            "The program and its arguments, run like that of a service. The last 64 KiB of its output are the value of the call.",
         ),
-        default("timeout", r#""1h""#, "How long one try may take before it is ended."),
+        default("timeout", r#""1h""#, "How long one attempt may take before it is ended."),
         example(
             "empty",
             "[4]",
-            "Exit codes that say: there is nothing. Others than 0 are failures.",
+            "Exit codes that mean an empty answer. All others except 0 are failures.",
         ),
     ],
 }];
 
-/// Commands at most.
+/// The most commands.
 const MOST_COMMANDS: usize = 10_000;
 
 /// One command.
@@ -37,7 +37,7 @@ const MOST_COMMANDS: usize = 10_000;
 pub struct CommandConfig {
     /// Its name.
     pub name: String,
-    /// What it does.
+    /// Its program and terms.
     pub task: CommandTask,
 }
 
@@ -52,7 +52,8 @@ pub(super) fn read(settings: &mut Settings, root: &Section<'_>, notes: &mut Note
             notes.note(at, error.to_string());
         }
         if settings.0.len() == MOST_COMMANDS {
-            let what = format!("the command `{}` is one more than {MOST_COMMANDS}", shown(name));
+            let what =
+                format!("the command `{}` exceeds the limit of {MOST_COMMANDS}", shown(name));
             notes.note(at, what);
             return;
         }
@@ -66,17 +67,17 @@ pub(super) fn read(settings: &mut Settings, root: &Section<'_>, notes: &mut Note
 
 fn read_task(at: usize, section: &Section<'_>, notes: &mut Notes<'_>) -> Option<CommandTask> {
     section.check_keys("commands", notes);
-    let timeout = above_zero(section, "timeout", "nothing could be done in it", notes);
+    let timeout = above_zero(section, "timeout", "no run could finish in it", notes);
     let empty = read_codes(section, notes);
     if section.value("run").is_none() {
         let path = section.path();
-        notes.note(at, format!("`{path}` says nothing to do: add `run = [\"program\"]`"));
+        notes.note(at, format!("`{path}` has nothing to run: add `run = [\"program\"]`"));
     }
     let program = read_program(section, notes)?;
     Some(CommandTask { program, timeout: timeout.unwrap_or(Span::hours(1)).into(), empty })
 }
 
-/// Exit codes other than that of success.
+/// The exit codes of an empty answer.
 fn read_codes(section: &Section<'_>, notes: &mut Notes<'_>) -> Vec<u8> {
     const CODES: &str = "a list of exit codes from 1 to 255";
     let mut codes = Vec::new();

@@ -1,4 +1,4 @@
-//! A TOML document with places: values are read by key, mistakes are noted where they stand.
+//! A TOML document with positions: values are read by key, mistakes are noted with their position.
 
 use std::fmt::{self, Display};
 use std::ops::RangeInclusive;
@@ -12,12 +12,12 @@ use toml::de::{DeArray, DeTable, DeValue};
 use super::keys::{Key, keys_of, section_names, sections};
 use super::nearest::nearest;
 
-/// Mistakes that are told at once.
+/// The most mistakes that are reported at once.
 const MOST_TOLD: usize = 20;
-/// Mistakes that are collected before they are put in order.
+/// The most mistakes that are collected before they are sorted.
 const MOST_NOTED: usize = 1_000;
 
-/// What is wrong, and where.
+/// A mistake and its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}:{column}: {what}")]
 pub struct Mistake {
@@ -45,14 +45,14 @@ impl<'t> Notes<'t> {
 
     pub(crate) fn text(&mut self) -> Option<&'t str> {
         let text = std::str::from_utf8(self.bytes);
-        text.map_err(|error| self.note(error.valid_up_to(), "this is not UTF-8 text")).ok()
+        text.map_err(|error| self.note(error.valid_up_to(), "the file is not UTF-8 text")).ok()
     }
 
     pub(crate) fn parse(&mut self, text: &'t str) -> Option<Spanned<DeTable<'t>>> {
         let parsed = DeTable::parse(text);
         let note = |error: toml::de::Error| {
             let what = error.message().lines().collect::<Vec<_>>().join(", ");
-            self.note(error.span().map_or(0, |span| span.start), format!("not TOML: {what}"));
+            self.note(error.span().map_or(0, |span| span.start), format!("invalid TOML: {what}"));
         };
         parsed.map_err(note).ok()
     }
@@ -64,12 +64,12 @@ impl<'t> Notes<'t> {
         }
     }
 
-    /// Whether more mistakes are of no interest: loops over outside names stop here.
+    /// Returns `true` if no more mistakes are collected: loops over names of the file stop then.
     pub(crate) fn full(&self) -> bool {
         self.found.len() >= MOST_NOTED
     }
 
-    /// Mistakes so far: whoever reads on can tell whether a part was read without one.
+    /// The number of mistakes so far: a reader compares it to see if a part was free of them.
     pub(crate) fn count(&self) -> usize {
         self.found.len()
     }
@@ -88,7 +88,7 @@ impl<'t> Notes<'t> {
         let line_start = before.iter().rposition(|&b| b == b'\n').map_or(0, |place| place + 1);
         let line = before.split(|&b| b == b'\n').count();
         let row = String::from_utf8_lossy(&before[line_start..]);
-        // A byte order mark is no character that anybody sees.
+        // A byte order mark is not a visible character.
         let column = row.trim_start_matches('\u{feff}').chars().count() + 1;
         Mistake { file: self.file.clone(), line, column, what }
     }
@@ -118,7 +118,7 @@ impl<'a> Section<'a> {
         if self.path.is_empty() { key } else { format!("{}.{key}", self.path) }
     }
 
-    /// Its entries in the order of the file, each with its key's place.
+    /// Its entries in the order of the file, each with the position of its key.
     pub(crate) fn entries(&self) -> Vec<(&'a str, usize, &'a Spanned<DeValue<'a>>)> {
         let entry = |(key, value): (&'a Spanned<_>, _)| {
             let name: &std::borrow::Cow<'a, str> = key.get_ref();
@@ -133,7 +133,7 @@ impl<'a> Section<'a> {
         self.table.get(key)
     }
 
-    /// Where the value of `key` stands; the start of the file without one.
+    /// The position of the value of `key`; the start of the file without one.
     pub(crate) fn place(&self, key: &str) -> usize {
         self.value(key).map_or(0, |value| value.span().start)
     }
@@ -177,7 +177,7 @@ impl<'a> Section<'a> {
             let hint = match nearest(name, known.iter().copied()) {
                 Some(meant) => format!("did you mean `{meant}`?"),
                 None => home_of(name).unwrap_or_else(|| {
-                    format!("known here are {}", listed(known.iter().map(|k| format!("`{k}`"))))
+                    format!("the keys here are {}", listed(known.iter().map(|k| format!("`{k}`"))))
                 }),
             };
             notes.note(at, format!("unknown key `{}`: {hint}", self.path_of(name)));
@@ -239,7 +239,7 @@ impl<'a> Section<'a> {
         portion.or_else(|| self.refuse(key, value, "a number from 0 to 1", notes))
     }
 
-    /// A text that `T` can read; `what` says what it is to those who wrote something else.
+    /// A text that `T` can parse; `what` describes it in the message about another type.
     pub(crate) fn parsed<T>(&self, key: &str, what: &str, notes: &mut Notes<'_>) -> Option<T>
     where
         T: FromStr<Err: Display>,
@@ -251,7 +251,7 @@ impl<'a> Section<'a> {
         text.parse().map_err(note).ok()
     }
 
-    /// One of a few words.
+    /// One of two words.
     pub(crate) fn choice<T: Copy>(
         &self,
         key: &str,
@@ -270,7 +270,7 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// Notes that the value of `key` is not what it must be.
+    /// Notes that the value of `key` must be `what`.
     pub(crate) fn refuse<T>(
         &self,
         key: &str,
@@ -281,7 +281,7 @@ impl<'a> Section<'a> {
         let path = self.path_of(key);
         notes.note(
             value.span().start,
-            format!("`{path}` must be {what}, but is {}", Told(value.get_ref())),
+            format!("`{path}` must be {what}, but is {}", Described(value.get_ref())),
         );
         None
     }
@@ -298,10 +298,10 @@ pub(crate) fn whole(value: &DeValue<'_>) -> Option<i128> {
     i128::from_str_radix(integer.as_str(), integer.radix()).ok()
 }
 
-/// A value as one says it in a sentence. Texts may be secret, so they are not repeated.
-struct Told<'a>(&'a DeValue<'a>);
+/// A value in the words of a message. Texts may be secret, so they are not repeated.
+struct Described<'a>(&'a DeValue<'a>);
 
-impl Display for Told<'_> {
+impl Display for Described<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             DeValue::String(_) => f.write_str("a text"),
@@ -315,7 +315,7 @@ impl Display for Told<'_> {
     }
 }
 
-/// The section in which `key` would be known.
+/// The section that has `key`.
 fn home_of(key: &str) -> Option<String> {
     let holds = |keys: &[Key]| keys.iter().any(|known| known.name == key);
     let home = sections().find(|section| holds(section.keys))?;
@@ -327,7 +327,7 @@ fn listed(words: impl Iterator<Item = String>) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// Outside text as it may stand in a sentence: one line, bounded.
+/// Text from outside, safe to print in a message: one line of limited length.
 pub(crate) fn shown(text: &str) -> String {
     let mut short: String = text.chars().take(60).flat_map(char::escape_debug).collect();
     if text.chars().nth(60).is_some() {

@@ -1,12 +1,12 @@
-//! Where the configuration and the store are, as far as the environment says.
+//! The locations of the configuration and of the store, by the environment.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// The file looked for in the working directory and in the XDG config directory.
+/// The name of the file in the working directory and in the XDG config directory.
 const FILE: &str = "paceline.toml";
 
-/// The part of the environment that matters, as values.
+/// The part of the environment that decides where files are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings {
     /// The file that `PACELINE_CONFIG` names.
@@ -20,7 +20,7 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
-    /// Those of this process.
+    /// The environment of this process.
     pub fn of_process() -> Surroundings {
         let path = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let home = path("HOME");
@@ -37,7 +37,7 @@ impl Surroundings {
         }
     }
 
-    /// The file to read. One that was named must exist, the others may.
+    /// The file to read. A file that was named must exist; the others are optional.
     pub(super) fn file(&self, named: Option<&Path>) -> Option<PathBuf> {
         if let Some(named) = named.or(self.named.as_deref()) {
             return Some(named.to_path_buf());
@@ -46,7 +46,7 @@ impl Surroundings {
         [Some(self.working.join(FILE)), below].into_iter().flatten().find(|path| path.exists())
     }
 
-    /// The store that is used if none is configured.
+    /// The default path of the store.
     pub fn store_path(&self) -> PathBuf {
         let directory = self.state_home.as_ref().map(|home| home.join("paceline"));
         directory.unwrap_or_default().join("paceline.db")

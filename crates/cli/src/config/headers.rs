@@ -1,4 +1,5 @@
-//! Headers of a lane: in the file, or, for secrets, where the file says they are.
+//! Headers of a lane. Their values are in the configuration or, for secrets, in the environment or in
+//! another file.
 
 use std::path::{Path, PathBuf};
 
@@ -8,30 +9,30 @@ use toml::de::DeValue;
 
 use super::document::{Notes, Section, element, shown};
 
-/// Headers of one lane at most.
+/// The most headers of one lane.
 const MOST_HEADERS: usize = 50;
 /// The largest file that holds a secret.
 const LARGEST_SECRET: u64 = 64 << 10;
 
-/// One header that a lane's requests are told.
+/// One header of a lane's requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderConfig {
     /// Its name.
     pub name: HeaderName,
-    /// What stands before the value, such as `Bearer `.
+    /// The text before the value, such as `Bearer `.
     pub prefix: String,
-    /// Where its value is.
+    /// The source of its value.
     pub source: Source,
 }
 
-/// Where a value is.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// In the configuration: nothing secret.
+    /// The configuration: not a secret.
     Here(String),
-    /// In the environment.
+    /// A variable of the environment.
     Env(String),
-    /// In a file, relative to the configuration.
+    /// A file, relative to the configuration.
     File(PathBuf),
 }
 
@@ -69,7 +70,7 @@ impl HeaderConfig {
         let text = format!("{}{}", self.prefix, value.trim_end_matches(['\r', '\n']));
         let value = HeaderValue::from_str(&text).ok();
         let mut value = value.with_context(|| {
-            format!("what {whence} holds cannot be sent as the header `{name}`")
+            format!("the value of {whence} is not valid for the header `{name}`")
         })?;
         value.set_sensitive(true);
         Ok((name.clone(), value))
@@ -90,14 +91,14 @@ pub(super) fn read_headers(section: &Section<'_>, notes: &mut Notes<'_>) -> Vec<
         let own = [HOST, CONTENT_LENGTH, TRANSFER_ENCODING];
         let parsed = HeaderName::from_bytes(name.as_bytes()).ok();
         let Some(parsed) = parsed.filter(|parsed| !own.contains(parsed)) else {
-            notes.note(at, format!("`{}` is not a header that can be set", shown(name)));
+            notes.note(at, format!("`{}` is not a header name that can be set", shown(name)));
             continue;
         };
         let path = table.path_of(name);
         let (prefix, source) = match value.get_ref() {
             DeValue::String(text) => {
                 if HeaderValue::from_str(text).is_err() {
-                    let what = format!("what `{path}` says cannot be sent as a header");
+                    let what = format!("the value of `{path}` is not valid for a header");
                     notes.note(value.span().start, what);
                 }
                 (String::new(), Some(Source::Here(text.to_string())))

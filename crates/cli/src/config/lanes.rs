@@ -1,4 +1,4 @@
-//! Lanes, templates and groups, and whether their limits can be meant.
+//! Lanes, templates and groups, and the check of their limits.
 
 use std::collections::BTreeSet;
 
@@ -54,8 +54,7 @@ pub(super) fn read_lanes(config: &mut Config, root: &Section<'_>, notes: &mut No
     let most = config.settings.max_lanes.get() as usize;
     let mut real = lanes.entries().into_iter().filter(|(name, _, _)| !name.ends_with('*'));
     if let Some((name, at, _)) = real.nth(most) {
-        let what =
-            format!("the lane `{}` is one more than `queue.max_lanes = {most}`", shown(name));
+        let what = format!("the lane `{}` exceeds `queue.max_lanes = {most}`", shown(name));
         notes.note(at, what);
     }
 }
@@ -104,7 +103,7 @@ fn read_lane(
         windows: windows.iter().map(|(_, window)| window.clone()).collect(),
         in_flight: count(section, "in_flight", MOST_IN_FLIGHT, notes).unwrap_or(normal.in_flight),
         slack: section.parsed("slack", SPAN, notes),
-        timeout: above_zero(section, "timeout", "nothing could be done in it", notes),
+        timeout: above_zero(section, "timeout", "no call could finish in it", notes),
         group: read_group_name(section, groups, notes),
         fail_after: count(section, "fail_after", MOST_IN_FLIGHT, notes)
             .unwrap_or(normal.fail_after),
@@ -139,21 +138,21 @@ fn read_group_name(
     Some(name.to_string())
 }
 
-/// An address may hold a password, so no mistake repeats it.
+/// Reads `url`. It may hold a password, so no mistake repeats it.
 fn read_url(section: &Section<'_>, notes: &mut Notes<'_>) -> Option<String> {
-    const WHAT: &str = "an address that starts with `https://` or `http://`";
+    const WHAT: &str = "a URL that starts with `https://` or `http://`";
     let url = section.text("url", WHAT, notes)?;
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
     let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next());
     let plain = !url.chars().any(|c| c.is_whitespace() || c.is_control());
     if !plain || host.is_none_or(|host| host.is_empty() || host.ends_with('@')) {
-        let what = format!("`{}` must be {WHAT} and names a host", section.path_of("url"));
+        let what = format!("`{}` must be {WHAT} and name a host", section.path_of("url"));
         notes.note(section.place("url"), what);
     }
     Some(url.to_string())
 }
 
-/// A table from priorities to portions; what is not in it stays `normal`.
+/// A table from priorities to portions; a priority that is not in it stays `normal`.
 fn read_shares(
     section: &Section<'_>,
     key: &str,
@@ -184,7 +183,7 @@ fn read_windows(section: &Section<'_>, notes: &mut Notes<'_>) -> Vec<(usize, Win
             }
             DeValue::Table(table) => read_window(at, &element(&path, table), notes),
             _ => {
-                notes.note(at, format!("`{path}` must be {RATES}: this is no rate"));
+                notes.note(at, format!("`{path}` must be {RATES}: this is not a rate"));
                 None
             }
         };
@@ -204,7 +203,7 @@ fn read_window(at: usize, table: &Section<'_>, notes: &mut Notes<'_>) -> Option<
     let keep = read_shares(table, "keep", [Portion::ZERO; 4], notes);
     if keep[Priority::Background.index()] != Portion::ZERO {
         let what = format!(
-            "`{}.keep.background`: nothing is below background to keep it from",
+            "`{}.keep.background`: background is the lowest priority, so there is nothing to reserve it from",
             table.path()
         );
         notes.note(table.place("keep"), what);

@@ -1,8 +1,8 @@
-//! What somebody who mistyped a word may have meant.
+//! Suggestions for mistyped words.
 
-/// Longer words are not compared: nobody mistypes those.
+/// Longer words are not compared.
 const LONGEST_WORD: usize = 40;
-/// Known words that are compared; a file may define any number of groups.
+/// The most words that are compared; a file may define any number of groups.
 const MOST_WORDS: usize = 200;
 
 /// The known word nearest to `wrong`, if one is near.
@@ -19,7 +19,7 @@ pub(crate) fn nearest<'a>(
     distances.filter(|&(distance, _)| distance <= near).min().map(|(_, word)| word)
 }
 
-/// Letters to add, drop, change or swap with their neighbour.
+/// The number of letters to add, drop, change or swap with their neighbour.
 fn distance(from: &[char], to: &str) -> usize {
     let to: Vec<char> = to.chars().take(LONGEST_WORD).collect();
     let mut before: Vec<usize> = Vec::new();

@@ -1,4 +1,4 @@
-//! The configuration reference: all defaults with their explanations, as a file to start from.
+//! The configuration reference: every key with its default and its explanation, as a file.
 
 use std::fmt::Write;
 
@@ -12,15 +12,15 @@ pub fn print() -> String {
     let mut text = String::new();
     comment(
         &mut text,
-        "The configuration of Paceline. Every key may be left out; the values below are the defaults.",
+        "The configuration of Paceline. Every key is optional. The values below are the defaults.",
     );
     comment(
         &mut text,
-        "Lines with a `#` that touches the text are examples: take the `#` away to use them.",
+        "A line that starts with `#` and no space is an example: remove the `#` to use it.",
     );
     comment(
         &mut text,
-        "Spans are written 250ms, 90s, 1h30m; rates 2/s, 100/min, 5000/d, 3/5s; sizes 64KiB, 10MiB.",
+        "Spans are written like 250ms, 90s, 1h30m; rates like 2/s, 100/min, 5000/d, 3/5s; sizes like 64KiB, 10MiB.",
     );
     for section in sections() {
         print_section(&mut text, section);
@@ -39,7 +39,7 @@ fn print_section(text: &mut String, section: &Reference) {
         let (mark, value) = match value {
             Value::Default(value) if section.example.is_none() => ("", value),
             Value::Default(value) | Value::Example(value) => ("#", value),
-            Value::Later => continue,
+            Value::Unsupported => continue,
         };
         comment(text, says);
         line(text, format_args!("{mark}{name} = {value}"));

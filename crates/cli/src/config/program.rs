@@ -1,4 +1,4 @@
-//! Programs as they are written: a list of texts.
+//! Programs as the configuration writes them: a list of texts.
 
 use std::path::PathBuf;
 
@@ -6,11 +6,11 @@ use paceline_apps::program::Program;
 
 use super::document::{Notes, Section};
 
-/// Arguments of one program.
+/// The most arguments of one program.
 const MOST_ARGUMENTS: usize = 1_000;
 const PROGRAM: &str = "a list of texts: a program and its arguments";
 
-/// Reads `run`. Where it runs is known when all of the file was read.
+/// Reads `run`. Its working directory is set when the whole file has been read.
 pub(crate) fn read_program(section: &Section<'_>, notes: &mut Notes<'_>) -> Option<Program> {
     let run = read_texts(section, "run", PROGRAM, notes)?;
     let path = section.path_of("run");
@@ -23,7 +23,7 @@ pub(crate) fn read_program(section: &Section<'_>, notes: &mut Notes<'_>) -> Opti
     Some(Program { run, directory: PathBuf::new(), without: Vec::new() })
 }
 
-/// Whether a list has nothing in it, rather than nothing that could be read.
+/// Returns `true` if a list is written and has no entries.
 pub(crate) fn is_empty(section: &Section<'_>, key: &str) -> bool {
     let array = section.value(key).and_then(|value| value.get_ref().as_array());
     array.is_some_and(|array| array.is_empty())

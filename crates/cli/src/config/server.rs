@@ -1,4 +1,4 @@
-//! The sections of the daemon: where it listens, and who may ask it for what.
+//! The sections of the daemon: its address, its bounds, and the tokens that give access.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -12,31 +12,31 @@ use super::document::{Notes, Section, shown};
 use super::settings::{SIZE, SPAN, set};
 use super::size::Size;
 
-/// Connections at most.
+/// The most connections.
 const MOST_CONNECTIONS: u32 = 1_000_000;
-/// Events at most.
+/// The most events.
 const MOST_EVENTS: u32 = 100_000_000;
 /// The largest body of a request that may be allowed.
 const LARGEST_BODY: Size = Size(1 << 30);
-/// Tokens and names at most.
+/// The most tokens and names.
 const MOST_NAMES: usize = 1_000;
 
-/// What the daemon is told.
+/// The settings of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// Where it listens.
+    /// The address it listens on.
     pub listen: SocketAddr,
-    /// How long running calls may take when it stops.
+    /// How long running calls may take to finish at shutdown.
     pub grace: Span,
-    /// Names under which it is reached.
+    /// Host names that requests may use.
     pub hosts: Vec<String>,
     /// The largest body of a request.
     pub max_body: Size,
-    /// Connections at once.
+    /// The most connections.
     pub connections: u32,
-    /// Events that are kept at least.
+    /// The number of recent events that are kept.
     pub keep_events: u32,
-    /// Who may ask; nobody named means everybody on this machine.
+    /// The tokens that give access; without any, every program on this machine has it.
     pub tokens: Vec<Token>,
 }
 
@@ -134,11 +134,11 @@ fn read_tokens(config: &mut Config, root: &Section<'_>, notes: &mut Notes<'_>) {
     }
 }
 
-/// Whoever writes the token itself must not find it repeated.
+/// Reads `sha256`. It may hold the token itself by mistake, so no message repeats it.
 fn read_hash(at: usize, section: &Section<'_>, notes: &mut Notes<'_>) -> Option<[u8; 32]> {
     let path = section.path_of("sha256");
     let wrong = format!(
-        "`{path}` must be the SHA-256 of a token in 64 digits: `paceline config token NAME` makes both"
+        "`{path}` must be the SHA-256 of a token in 64 hex digits: `paceline config token NAME` makes a token and its SHA-256"
     );
     if section.value("sha256").is_none() {
         notes.note(at, wrong);

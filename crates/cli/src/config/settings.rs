@@ -9,11 +9,11 @@ use super::Config;
 use super::document::{Notes, Section};
 use super::size::Size;
 
-/// The most of anything that is counted in a setting.
+/// The largest count that a setting may have.
 pub(crate) const MOST: u32 = 100_000_000;
-/// Workers at most.
+/// The most slots.
 const MOST_WORKERS: u32 = 100_000;
-/// Lanes at most.
+/// The most lanes.
 const MOST_LANES: u32 = 1_000_000;
 /// The largest payload that may be allowed.
 const LARGEST_PAYLOAD: Size = Size(256 << 20);
@@ -27,7 +27,7 @@ pub(crate) fn read_store(config: &mut Config, root: &Section<'_>, notes: &mut No
         store.check_keys("store", notes);
         if store.value("url").is_some() {
             let what =
-                "`store.url`: PostgreSQL is not in this version: use `path`, the embedded store";
+                "`store.url`: PostgreSQL is not supported: use `path` for the embedded store";
             notes.note(store.place("url"), what);
         }
         if let Some(path) = store.text("path", "a file name", notes) {
@@ -40,7 +40,7 @@ pub(crate) fn read_store(config: &mut Config, root: &Section<'_>, notes: &mut No
     }
 }
 
-/// Reads `[workers]`, `[queue]` and `[cache]`, and whether they fit together.
+/// Reads `[workers]`, `[queue]` and `[cache]`, and checks that they fit together.
 pub(crate) fn read_settings(config: &mut Config, root: &Section<'_>, notes: &mut Notes<'_>) {
     let before = notes.count();
     read_workers(config, root, notes);
@@ -109,7 +109,7 @@ pub(crate) fn count(
     section.whole(key, 1..=most, notes).and_then(NonZeroU32::new)
 }
 
-/// A span above zero; `hint` says what to do instead of writing zero.
+/// A span above zero; `hint` is the remedy in the message about zero.
 pub(crate) fn above_zero(
     section: &Section<'_>,
     key: &str,
@@ -130,7 +130,7 @@ pub(crate) fn set<T>(setting: &mut T, value: Option<T>) {
     }
 }
 
-/// The value to look at first; both sides of a contradiction may be to blame.
+/// The position of the key that most likely causes the error; a contradiction has two.
 fn place_of(error: &SettingsError, root: &Section<'_>) -> usize {
     let keys: &[&str] = match error {
         SettingsError::MaxBelowBase { .. } => &["max", "base"],

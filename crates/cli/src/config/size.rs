@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::document::shown;
 
-/// So many bytes.
+/// A number of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
 
@@ -29,8 +29,8 @@ pub enum SizeError {
     /// A number without a unit.
     #[error("`{0}` has no unit: write `{0}B` for bytes or `{0}MiB` for mebibytes")]
     Unit(String),
-    /// More bytes than can be counted.
-    #[error("`{0}` is more than can be counted")]
+    /// The number of bytes overflows.
+    #[error("`{0}` is too large")]
     TooLarge(String),
 }
 

@@ -112,7 +112,7 @@ fn unknown_keys_get_a_suggestion() {
     check("in_flight = 1", "1:1: unknown key `in_flight`: it belongs in `[lanes.NAME]`");
     check(
         "[server]\ntls = true",
-        "2:1: unknown key `server.tls`: known here are `listen`, `grace`, `hosts`, `max_body`, \
+        "2:1: unknown key `server.tls`: the keys here are `listen`, `grace`, `hosts`, `max_body`, \
          `connections`, `keep_events`",
     );
     check(
@@ -125,7 +125,7 @@ fn unknown_keys_get_a_suggestion() {
     );
     check(
         "lanes.x.gap_share = { urgent = 1 }",
-        "1:23: unknown key `lanes.x.gap_share.urgent`: known here are `interactive`, `rss`, `completion`, `background`",
+        "1:23: unknown key `lanes.x.gap_share.urgent`: the keys here are `interactive`, `rss`, `completion`, `background`",
     );
 }
 
@@ -166,7 +166,7 @@ fn values_of_the_wrong_kind_are_named() {
     );
     check(
         "lanes.x.limits = ['1/s', 5]",
-        "1:26: `lanes.x.limits` must be an array of rates like [\"50/s\", \"1000/h\"]: this is no rate",
+        "1:26: `lanes.x.limits` must be an array of rates like [\"50/s\", \"1000/h\"]: this is not a rate",
     );
     check(
         "lanes.x.limits = [{ limit = '1/s', spread = 1 }]",
@@ -202,11 +202,11 @@ fn values_that_cannot_be_read_say_how_to_write_them() {
     );
     check(
         "lanes.x.url = 'ftp://user:secret@x'",
-        "1:15: `lanes.x.url` must be an address that starts with `https://` or `http://` and names a host",
+        "1:15: `lanes.x.url` must be a URL that starts with `https://` or `http://` and name a host",
     );
     check(
         "store.url = 'postgres://user:secret@x/y'",
-        "1:13: `store.url`: PostgreSQL is not in this version: use `path`, the embedded store",
+        "1:13: `store.url`: PostgreSQL is not supported: use `path` for the embedded store",
     );
 }
 
@@ -243,7 +243,7 @@ fn absurd_values_are_refused() {
     );
     check("store.path = ''", "1:14: `store.path` is not a file name");
     check("lanes.x.every = '0s'", "1:17: `lanes.x.every` is zero: leave it out for no gap");
-    check("lanes.x.timeout = '0s'", "1:19: `lanes.x.timeout` is zero: nothing could be done in it");
+    check("lanes.x.timeout = '0s'", "1:19: `lanes.x.timeout` is zero: no call could finish in it");
     check(
         "lanes.x.in_flight = 100001",
         "1:21: `lanes.x.in_flight` must be a whole number from 1 to 100000, but is 100001",
@@ -266,7 +266,7 @@ fn limits_that_cannot_be_meant_are_refused() {
     );
     check(
         "lanes.x.limits = [{ limit = '5/s', keep = { background = 0.5 } }]",
-        "1:43: `lanes.x.limits.keep.background`: nothing is below background to keep it from",
+        "1:43: `lanes.x.limits.keep.background`: background is the lowest priority, so there is nothing to reserve it from",
     );
     check(
         "groups.g.limits = [{ limit = '5/s', keep = { rss = 0.5 } }]",
@@ -295,7 +295,7 @@ fn names_are_checked() {
     );
     check(
         "queue.max_lanes = 1\n[lanes.a]\n[lanes.'h*']\n[lanes.b]",
-        "4:8: the lane `b` is one more than `queue.max_lanes = 1`",
+        "4:8: the lane `b` exceeds `queue.max_lanes = 1`",
     );
 }
 
@@ -312,9 +312,9 @@ fn what_is_not_toml_has_its_place_too() {
     {
         let found = mistakes(text.as_bytes());
         assert_eq!(found.len(), 1);
-        assert!(found[0].starts_with(&format!("p.toml:{place}: not TOML: ")), "{found:?}");
+        assert!(found[0].starts_with(&format!("p.toml:{place}: invalid TOML: ")), "{found:?}");
     }
-    assert_eq!(mistakes(b"# \xc3\xa9\n# \xff"), ["p.toml:2:3: this is not UTF-8 text"]);
+    assert_eq!(mistakes(b"# \xc3\xa9\n# \xff"), ["p.toml:2:3: the file is not UTF-8 text"]);
 }
 
 #[test]
@@ -449,7 +449,7 @@ fn services_and_rosters_are_read() {
 fn mistakes_in_services_are_told_with_their_place() {
     check(
         "[services.a]",
-        "1:11: `services.a` says nothing to do: add `run = [\"program\"]` or `get = \"https://...\"`",
+        "1:11: `services.a` has nothing to run: add `run = [\"program\"]` or `get = \"https://...\"`",
     );
     check(
         "[services.a]\nrun = ['x']\nget = 'https://a.example/'",
@@ -458,7 +458,7 @@ fn mistakes_in_services_are_told_with_their_place() {
     check(
         "[services.a]\nget = '/path'",
         "2:7: `services.a.get` must be an http or https address, or a path on a lane that has a \
-         url, without a login",
+         url, without a user or password",
     );
     check("[services.a]\nrun = []", "2:7: `services.a.run` is empty: name a program");
     check(
@@ -484,7 +484,7 @@ fn mistakes_in_services_are_told_with_their_place() {
     );
     check(
         "[services.a]\nrun = ['x']\ntz = 'UTC'",
-        "3:6: `services.a.tz` says nothing without `cron`",
+        "3:6: `services.a.tz` has no effect without `cron`",
     );
     check(
         "[services.crawl]\nrun = ['x']\n[rosters.n]\nservices = ['crwl']",
@@ -492,7 +492,7 @@ fn mistakes_in_services_are_told_with_their_place() {
     );
     check(
         "[services.a]\nrun = ['x']\n[rosters.n]\nservices = ['a', 'a']",
-        "4:12: `rosters.n.services`: `a` stands on it twice",
+        "4:12: `rosters.n.services`: `a` is listed twice",
     );
     check(
         "[services.a]\nrun = ['x']\n[rosters.n]\nservices = ['a']\ncheck = '1ms'",
@@ -526,7 +526,7 @@ fn commands_are_read_and_run_in_the_directory_of_the_file() {
 fn mistakes_in_commands_are_told_with_their_place() {
     check(
         "[commands.a]\ntimeout = '1s'",
-        "1:11: `commands.a` says nothing to do: add `run = [\"program\"]`",
+        "1:11: `commands.a` has nothing to run: add `run = [\"program\"]`",
     );
     check("[commands.a]\nrun = []", "2:7: `commands.a.run` is empty: name a program");
     check(
@@ -539,7 +539,7 @@ fn mistakes_in_commands_are_told_with_their_place() {
     );
     check(
         "[commands.a]\nrun = ['x']\ntimeout = '0s'",
-        "3:11: `commands.a.timeout` is zero: nothing could be done in it",
+        "3:11: `commands.a.timeout` is zero: no run could finish in it",
     );
     check(
         "[commands.a]\nrun = ['x']\nempty = 4",
@@ -562,11 +562,11 @@ fn mistakes_in_commands_are_told_with_their_place() {
 fn services_that_could_never_run_are_mistakes() {
     check(
         "[lanes.shop]\n[services.a]\nget = '/path'\nlane = 'shop'",
-        "3:7: `services.a.get` is a path, and the lane `shop` has no url: add `url` there, or write \
-         the whole address here",
+        "3:7: `services.a.get` is a path, and the lane `shop` has no url: add `url` to the lane, or \
+         write the whole URL here",
     );
     let shop = "[lanes.shop]\nurl = 'https://a.example/v1'\n[services.a]\nlane = 'shop'\n";
-    let away = "`services.a.post` leads away from the url of the lane `shop`: write a path below \
+    let away = "`services.a.post` is not below the url of the lane `shop`: write a path below \
                 it, or name another lane";
     for elsewhere in ["https://b.example/", "http://a.example/", "/../secret"] {
         check(&format!("{shop}post = '{elsewhere}'"), &format!("5:8: {away}"));
@@ -577,7 +577,7 @@ fn services_that_could_never_run_are_mistakes() {
     let host = "[lanes.'host:*']\n[services.a]\nget = 'https://a.example/'\nlane = ";
     check(
         &format!("{host}'host:b.example'"),
-        "3:7: `services.a.get` is not an address of the lane `host:b.example`: its own is \
+        "3:7: `services.a.get` does not belong to the lane `host:b.example`: its lane is \
          `host:a.example`",
     );
     assert_eq!(right(&format!("{host}'host:a.example'")).tools.services.services.len(), 1);
@@ -603,7 +603,7 @@ fn services_that_could_never_run_are_mistakes() {
 
 #[test]
 fn a_roster_that_runs_nothing_is_a_mistake() {
-    let remedy = "`rosters.n` runs nothing: add `services = [\"NAME\"]`, or take it out";
+    let remedy = "`rosters.n` has no services: add `services = [\"NAME\"]`, or remove it";
     check("[rosters.n]\ncheck = '1h'", &format!("1:10: {remedy}"));
     check("[rosters.n]\nservices = []", &format!("2:12: {remedy}"));
     check(

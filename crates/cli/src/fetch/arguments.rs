@@ -1,4 +1,4 @@
-//! What can be said to `paceline fetch`.
+//! The arguments of `paceline fetch`.
 
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -27,9 +27,9 @@ use crate::exit::Usage;
 const LARGEST_FILE: u64 = 16 << 20;
 
 const EXAMPLES: &str = "\
-Files are written to a temporary name, verified, and then named: a name that exists is complete.
-The same command again fetches what is missing and nothing else; what an interruption left is
-resumed. What is known is kept in DIR/.paceline/.
+A file is written under a temporary name, verified, and then renamed: a file under its own name is
+complete. Running the same command again fetches only the missing files, and resumes files that were
+interrupted. The state of the downloads is kept in DIR/.paceline/.
 
 Examples:
   paceline fetch https://example.org/a.iso https://example.org/b.iso
@@ -37,128 +37,129 @@ Examples:
   curl -fsS https://example.org/SHA256SUMS | paceline fetch -i - --base https://example.org/
   paceline fetch -i list.txt --failed-out failed.txt --format jsonl
 
-Exit codes: 0 all there; 1 some failed; 2 wrong usage; 75 some put off by limits or `--deadline`;
-130 interrupted.";
+Exit codes: 0 all files are there; 1 some failed; 2 wrong usage; 75 some were deferred by limits or
+`--deadline`; 130 interrupted.";
 
-/// Polite parallel downloads.
+/// Download files in parallel, within the limits of each host.
 #[derive(Args, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 #[command(after_help = EXAMPLES, args_override_self = true)]
 pub struct Arguments {
-    /// What to fetch
+    /// The URLs to fetch
     #[arg(value_name = "URL")]
     urls: Vec<String>,
-    /// A list to fetch, or `-` for stdin: addresses by line (mirrors separated by tabs), aria2's
-    /// format, JSON lines, or checksums with `--base`
+    /// Fetch the files of this list, `-` for stdin: one URL per line (mirrors separated by tabs), the
+    /// format of aria2, JSON lines, or with `--base` a checksum file
     #[arg(short, long, value_name = "FILE")]
     input: Vec<PathBuf>,
-    /// What the lines of a list are
+    /// The format of the list
     #[arg(long, value_enum, default_value_t = InputFormat::Auto, value_name = "FORMAT")]
     input_format: InputFormat,
-    /// The list is a checksum file such as SHA256SUMS, and its names are below this address
+    /// Read the list as a checksum file such as SHA256SUMS, whose names are below this URL
     #[arg(long, value_name = "URL")]
     base: Option<String>,
 
-    /// Where the files go
+    /// The directory for the files
     #[arg(short, long, default_value = ".", value_name = "DIR", help_heading = "Files")]
     directory: PathBuf,
-    /// The file of the one address that is fetched
+    /// Write the file to this path; for exactly one URL
     #[arg(short, long, value_name = "FILE", help_heading = "Files")]
     output: Option<PathBuf>,
-    /// What the one file must come to, as in `sha-256=9f86d0...`
+    /// The checksum that the file must have, like `sha-256=9f86d0...`; for exactly one URL
     #[arg(long, value_name = "CHECKSUM", help_heading = "Files")]
     checksum: Option<Checksum>,
-    /// Make folders for host and path
+    /// Create directories for the host and the path of each URL
     #[arg(long, conflicts_with = "content_disposition", help_heading = "Files")]
     tree: bool,
-    /// Call files what the server calls them
+    /// Use the file names that servers send
     #[arg(long, conflicts_with = "overwrite", help_heading = "Files")]
     content_disposition: bool,
-    /// Replace files that are there and were not fetched from here
+    /// Replace existing files that were not fetched from these URLs
     #[arg(long, help_heading = "Files")]
     overwrite: bool,
-    /// Ask whether files that were fetched before have changed
+    /// Fetch files again that have changed on the server
     #[arg(long, help_heading = "Files")]
     refresh: bool,
-    /// Undo gzip, br and zstd, and ask servers for them
+    /// Ask servers for gzip, br and zstd, and decode them
     #[arg(long, conflicts_with = "warc", help_heading = "Files")]
     decode: bool,
-    /// The largest file
+    /// The largest file to accept
     #[arg(long, default_value = "1024GiB", value_name = "SIZE", help_heading = "Files")]
     max_size: Size,
-    /// Also write an archive NAME-00001.warc.gz, and its index NAME.cdxj
+    /// Also write a WARC archive, NAME-00001.warc.gz, and its index, NAME.cdxj
     #[arg(long, value_parser = archive_name, value_name = "NAME", help_heading = "Files")]
     warc: Option<String>,
 
-    /// Requests at once, in all
+    /// Requests at once, over all hosts
     #[arg(short, long, value_parser = at_least_one, default_value = "16", value_name = "N")]
     #[arg(help_heading = "Pace")]
     jobs: NonZeroU32,
-    /// Requests at once to one host [default: 4, and at most half of all]
+    /// Requests at once to one host [default: 4, and at most half of `--jobs`]
     #[arg(long, value_parser = at_least_one, value_name = "N", help_heading = "Pace")]
     per_host: Option<NonZeroU32>,
-    /// The gap between two requests to one host
+    /// The shortest gap between two requests to one host, like 1s
     #[arg(long, value_name = "SPAN", help_heading = "Pace")]
     every: Option<Span>,
-    /// Requests per time to one host, as in `2/s`; may be given several times
+    /// Requests per window to one host, like `2/s`; may be repeated
     #[arg(long, value_name = "RATE", help_heading = "Pace")]
     rate: Vec<Rate>,
-    /// Bytes per second over all downloads
+    /// Bytes per second over all downloads, like 5MiB
     #[arg(long, value_name = "SIZE", help_heading = "Pace")]
     limit_rate: Option<Size>,
-    /// Connections to one large file, where the server allows it
+    /// Connections for one large file, if the server supports ranges
     #[arg(long, default_value = "1", value_name = "N", conflicts_with_all = ["warc", "decode"], value_parser = clap::value_parser!(u32).range(1..=64), help_heading = "Pace")]
     segments: u32,
-    /// Obey robots.txt, `Crawl-delay` included
+    /// Obey robots.txt, including `Crawl-delay`
     #[arg(long, help_heading = "Pace")]
     robots: bool,
 
-    /// How often a file is tried again when that may help
+    /// Retries of a file after a failure that may be temporary
     #[arg(long, default_value = "3", value_name = "N", help_heading = "Patience")]
     retries: u16,
-    /// A host that stays closed for longer is left for another run [default: 2m, or what its own limits may take]
+    /// Leave a host that stays closed longer than this for the next run [default: 2m, or longer if
+    /// its limits require it]
     #[arg(long, value_name = "SPAN", help_heading = "Patience")]
     max_wait: Option<Span>,
-    /// Stop after so long, with 3 s for what runs, and leave the rest for another run
+    /// Stop after this long, give running requests 3 s to finish, and leave the rest for the next run
     #[arg(long, value_name = "SPAN", help_heading = "Patience")]
     deadline: Option<Span>,
-    /// How long a connection may take to come about
+    /// The timeout of connecting
     #[arg(long, default_value = "10s", value_name = "SPAN", help_heading = "Patience")]
     connect_timeout: Span,
-    /// How long an answer may take to begin
+    /// The timeout until a response begins
     #[arg(long, default_value = "30s", value_name = "SPAN", help_heading = "Patience")]
     first_byte_timeout: Span,
-    /// How long nothing may come within an answer
+    /// The timeout between two reads of a response
     #[arg(long, default_value = "30s", value_name = "SPAN", help_heading = "Patience")]
     idle_timeout: Span,
-    /// How long one request may take in all
+    /// The timeout of a whole request [default: none]
     #[arg(long, value_name = "SPAN", help_heading = "Patience")]
     timeout: Option<Span>,
 
-    /// A header of every request to the hosts that are named, as in `X-Key: abc`; where redirects
-    /// lead, only `Accept`, `Accept-Language`, `Referer` and `User-Agent` go along
+    /// Send this header to the hosts of the URLs, like `X-Key: abc`; may be repeated. A redirect to
+    /// another host gets only `Accept`, `Accept-Language`, `Referer` and `User-Agent`
     #[arg(long, value_name = "HEADER", help_heading = "Requests")]
     header: Vec<String>,
-    /// What requests say who asks [default: Paceline/VERSION, with `--contact`]
+    /// The `User-Agent` of requests [default: Paceline/VERSION, with `--contact`]
     #[arg(long, value_name = "TEXT", help_heading = "Requests")]
     user_agent: Option<String>,
-    /// How to reach you, told to servers: an address of the web or of mail
+    /// Your URL or mail address, sent to servers in the `User-Agent`
     #[arg(long, value_name = "TEXT", conflicts_with = "user_agent", help_heading = "Requests")]
     contact: Option<String>,
-    /// Logins from $NETRC or ~/.netrc
+    /// Read logins from $NETRC or ~/.netrc
     #[arg(long, help_heading = "Requests")]
     netrc: bool,
-    /// Logins from this file in the format of netrc
+    /// Read logins from this file, in the format of netrc
     #[arg(long, value_name = "FILE", conflicts_with = "netrc", help_heading = "Requests")]
     netrc_file: Option<PathBuf>,
-    /// Cookies from a file in the format of browsers and curl
+    /// Read cookies from this file, in the format of browsers and curl
     #[arg(long, value_name = "FILE", help_heading = "Requests")]
     cookies: Option<PathBuf>,
 
-    /// A table for people, or events as JSON lines on stdout
+    /// The format of the output
     #[arg(long, value_enum, default_value_t = Output::Table, value_name = "FORMAT", help_heading = "Output")]
     pub(super) format: Output,
-    /// Write what did not come to a file that `-i` and aria2c read
+    /// Write the URLs that failed to this file, which `-i` and aria2c can read
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) failed_out: Option<PathBuf>,
     /// Show no progress
@@ -166,29 +167,29 @@ pub struct Arguments {
     quiet: bool,
 }
 
-/// What the lines of a list are.
+/// The format of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum InputFormat {
-    /// JSON lines if the first line is JSON, else as aria2 has them
+    /// JSON lines if the first line is JSON, else the format of aria2
     Auto,
-    /// Addresses by line, each taken up at once: for pipes that never end
+    /// One URL per line, each fetched as soon as it is read: for pipes that never end
     Plain,
-    /// Addresses with indented options, or without
+    /// URLs, each with optional indented options
     Aria2,
-    /// JSON lines
+    /// One JSON object per line
     Jsonl,
 }
 
-/// What goes to stdout.
+/// The output on stdout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Output {
-    /// Nothing: people read stderr
+    /// Nothing on stdout; progress and a summary on stderr
     Table,
-    /// One event per line
+    /// One event per line on stdout, as JSON
     Jsonl,
 }
 
-/// What is shown while it goes on.
+/// The progress that is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
     Progress,
@@ -196,7 +197,7 @@ pub(super) enum Shown {
 }
 
 impl Arguments {
-    /// Requests at once, in all.
+    /// Requests at once, over all hosts.
     pub(super) fn jobs(&self) -> u32 {
         self.jobs.get()
     }
@@ -205,13 +206,13 @@ impl Arguments {
         if self.quiet { Shown::Nothing } else { Shown::Progress }
     }
 
-    /// Where the items come from.
+    /// The sources of items.
     pub(super) fn sources(&self) -> anyhow::Result<Sources> {
         let format = match (&self.base, self.input_format) {
             (Some(base), InputFormat::Auto) => Format::Manifest { base: address(base)? },
             (Some(_), _) => {
                 bail!(Usage(
-                    "`--base` is for checksum files: leave out `--input-format`".to_string()
+                    "`--base` reads a checksum file: leave out `--input-format`".to_string()
                 ))
             }
             (None, InputFormat::Auto) => Format::Auto,
@@ -224,11 +225,11 @@ impl Arguments {
             items.push(Item { urls: vec![address(url)?], out: None, dir: None, checksum: None });
         }
         if items.is_empty() && self.input.is_empty() {
-            bail!(Usage("nothing to fetch: name addresses, or a list with `-i FILE`".to_string()));
+            bail!(Usage("nothing to fetch: give URLs, or a list with `-i FILE`".to_string()));
         }
         let single = items.len() == 1 && self.input.is_empty();
         if (self.output.is_some() || self.checksum.is_some()) && !single {
-            bail!(Usage("`--output` and `--checksum` are for exactly one address".to_string()));
+            bail!(Usage("`--output` and `--checksum` need exactly one URL".to_string()));
         }
         if let [item] = items.as_mut_slice() {
             item.checksum.clone_from(&self.checksum);
@@ -241,7 +242,7 @@ impl Arguments {
         Ok(Sources { items, lists: self.input.clone(), format })
     }
 
-    /// Everything that a run is told.
+    /// The options of a run.
     pub(super) fn options(&self, config: &Config) -> anyhow::Result<Options> {
         let host = self.host_limits(config);
         let mut lanes: Vec<(String, Limits)> = Vec::new();
@@ -288,7 +289,7 @@ impl Arguments {
         })
     }
 
-    /// Two minutes, or what hosts may need by limits that are no trouble but the user's own choice.
+    /// Two minutes, or longer if limits that the user chose make hosts wait longer.
     fn default_max_wait(&self, host: &Limits, lanes: &[(String, Limits)]) -> Span {
         let limits = || std::iter::once(host).chain(lanes.iter().map(|(_, limits)| limits));
         let gaps = limits().filter_map(|limits| limits.every).map(|every| every.times(2));
@@ -298,7 +299,7 @@ impl Arguments {
         gaps.chain(windows).chain(rules).chain([Span::mins(2)]).max().expect("there is one")
     }
 
-    /// Who says how many requests one host may have has said so of all of them.
+    /// Requests at once to one host: `--per-host` may use all of `--jobs`, the default half of them.
     fn most_per_host(&self) -> NonZeroU32 {
         self.per_host.unwrap_or(self.half_of_jobs())
     }
@@ -307,7 +308,7 @@ impl Arguments {
         NonZeroU32::new(self.jobs.get() / 2).unwrap_or(NonZeroU32::MIN)
     }
 
-    /// The limits of a host that the file names: of what is said there and here, the stricter.
+    /// The limits of a host that the file names: the stricter of the file and the options.
     fn tightened(&self, mut limits: Limits) -> Limits {
         limits.in_flight = limits.in_flight.min(self.most_per_host());
         limits.every = limits.every.max(self.every);
@@ -315,7 +316,7 @@ impl Arguments {
         limits
     }
 
-    /// The limits of a host: what is said here counts more than the file.
+    /// The limits of any other host: options override the template of the file.
     fn host_limits(&self, config: &Config) -> Limits {
         let template = config.lanes.iter().find(|lane| lane.name == "host:*");
         let four = NonZeroU32::new(4).expect("above zero");
@@ -334,7 +335,7 @@ impl Arguments {
         limits
     }
 
-    /// `--output` may name a folder: then the file is there, and so is what is known about it.
+    /// The directory of the run: `--output` may name one for the file and its state.
     fn target_directory(&self) -> anyhow::Result<PathBuf> {
         let Some(output) = &self.output else { return Ok(self.directory.clone()) };
         if output.file_name().is_none() {
@@ -364,8 +365,12 @@ impl Arguments {
             (None, Some(contact)) => format!("Paceline/{version} (+{contact})"),
             (None, None) => format!("Paceline/{version}"),
         };
-        let user_agent = HeaderValue::from_str(&agent)
-            .map_err(|_| Usage("`--user-agent` or `--contact` has an odd character".to_string()))?;
+        let user_agent = HeaderValue::from_str(&agent).map_err(|_| {
+            Usage(
+                "`--user-agent` or `--contact` has a character that a header cannot have"
+                    .to_string(),
+            )
+        })?;
         let headers = self.header.iter().map(|text| header(text)).collect::<Result<_, _>>()?;
         let netrc = match self.netrc_path()? {
             None => None,
@@ -387,11 +392,11 @@ fn header(text: &str) -> anyhow::Result<(HeaderName, HeaderValue)> {
     let name = name
         .trim()
         .parse::<HeaderName>()
-        .map_err(|_| usage("a header's name has an odd character"))?;
+        .map_err(|_| usage("the name of a header has an invalid character"))?;
     let mut value = value
         .trim()
         .parse::<HeaderValue>()
-        .map_err(|_| usage("a header's value has an odd character"))?;
+        .map_err(|_| usage("the value of a header has an invalid character"))?;
     value.set_sensitive(true);
     Ok((name, value))
 }
@@ -401,7 +406,7 @@ fn archive_name(text: &str) -> Result<String, WarcError> {
 }
 
 fn at_least_one(text: &str) -> Result<NonZeroU32, &'static str> {
-    text.parse().map_err(|_| "write a whole number, 1 or more")
+    text.parse().map_err(|_| "write a whole number, at least 1")
 }
 
 fn address(text: &str) -> Result<url::Url, Usage> {

@@ -1,4 +1,4 @@
-//! Reading what to fetch, on a thread of its own: a pipe may be slow, and a list has no end.
+//! Reads the items to fetch, on a thread of its own: a pipe may be slow or endless.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -14,7 +14,7 @@ use crate::exit::Usage;
 /// Items that are read ahead.
 const AHEAD: usize = 1_024;
 
-/// Where items come from.
+/// The sources of items.
 pub(super) struct Sources {
     pub(super) items: Vec<Item>,
     pub(super) lists: Vec<PathBuf>,
@@ -35,7 +35,7 @@ pub(super) fn read(sources: Sources) -> anyhow::Result<fetch::Items> {
             .into_iter()
             .flat_map(|(name, list)| Items::new(&name, list, sources.format.clone()));
         for item in given.chain(read) {
-            // Nobody listens any more: the run is over.
+            // The receiver is gone: the run is over.
             if to.blocking_send(item).is_err() {
                 return;
             }

@@ -1,4 +1,4 @@
-//! What is told about a run: events as JSON lines, and at the end what did not come and why.
+//! The report of a run: events as JSON lines, and at the end a summary with the failures.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write as _};
@@ -13,38 +13,39 @@ use tempfile::NamedTempFile;
 use super::arguments::Output;
 use crate::output::say;
 
-/// Addresses that are shown per class of failure; a file has them all.
+/// The most URLs that are shown per class of failure; `--failed-out` has all of them.
 const MOST_SHOWN: usize = 5;
-/// Classes that are told apart; a server may invent many statuses.
+/// The most classes that are counted; a server may invent many statuses.
 const MOST_CLASSES: usize = 40;
-/// Mistakes of a list that are shown.
+/// The most mistakes of a list that are shown.
 const MOST_MISTAKES: u64 = 20;
 
-/// Hears of everything, and tells it in the way that was asked for.
+/// Receives the events of a run and reports them in the chosen format.
 pub(super) struct Reporter {
     format: Output,
-    heard: Mutex<Heard>,
+    tally: Mutex<Tally>,
 }
 
+/// The counts and failures so far.
 #[derive(Default)]
-struct Heard {
+struct Tally {
     counts: Counts,
     classes: BTreeMap<String, Class>,
     failed_out: Option<FailedOut>,
-    /// The first trouble with stdout; the run goes on without it.
-    trouble: Option<io::Error>,
+    /// The first error of stdout; the run continues without it.
+    stdout_error: Option<io::Error>,
 }
 
-/// The file of what did not come, on its way.
+/// The file of failed URLs while it is written.
 struct FailedOut {
     path: PathBuf,
     file: BufWriter<NamedTempFile>,
-    /// It has the name of a list that is read.
+    /// It has the path of a list that is read.
     is_list: bool,
-    trouble: Option<io::Error>,
+    error: Option<io::Error>,
 }
 
-/// How many files came to what.
+/// The number of files by result.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) done: u64,
@@ -55,7 +56,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Files about which nothing more will be heard.
+    /// Files with a final result.
     pub(super) fn settled(self) -> u64 {
         self.done + self.there + self.failed + self.deferred
     }
@@ -75,24 +76,24 @@ impl Reporter {
         lists: &[PathBuf],
     ) -> anyhow::Result<Reporter> {
         let failed_out = failed_out.map(|path| FailedOut::new(path, lists)).transpose()?;
-        let heard = Mutex::new(Heard { failed_out, ..Heard::default() });
-        Ok(Reporter { format, heard })
+        let tally = Mutex::new(Tally { failed_out, ..Tally::default() });
+        Ok(Reporter { format, tally })
     }
 
     pub(super) fn counts(&self) -> Counts {
         self.lock().counts
     }
 
-    fn lock(&self) -> MutexGuard<'_, Heard> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves no file behind when there was no run.
+    /// Removes the file of failed URLs if the run did not start.
     pub(super) fn abandon(&self) {
         self.lock().failed_out.take();
     }
 
-    /// Says what the run came to.
+    /// Prints the summary of the run.
     pub(super) fn finish(&self, summary: &Summary) -> anyhow::Result<()> {
         let failed_out = self.lock().failed_out.take();
         let aside = failed_out.map(|file| file.finish(summary)).transpose()?.flatten();
@@ -111,12 +112,12 @@ impl Reporter {
                 },
             }))?;
         }
-        let mut heard = self.lock();
-        if let Some(trouble) = heard.trouble.take() {
-            return Err(trouble).context("cannot write to stdout");
+        let mut tally = self.lock();
+        if let Some(error) = tally.stdout_error.take() {
+            return Err(error).context("cannot write to stdout");
         }
-        say(told(summary));
-        for (name, class) in &heard.classes {
+        say(totals(summary));
+        for (name, class) in &tally.classes {
             say(format_args!("  {} {name}", class.count));
             for (url, message) in &class.examples {
                 say(format_args!("      {url}: {message}"));
@@ -131,7 +132,7 @@ impl Reporter {
         }
         if let Some((list, aside)) = aside {
             say(format_args!(
-                "`{}` has more than was fetched or failed, and stays: what did not come is in `{}`",
+                "`{}` has entries that were not read, so it is not replaced: the failed URLs are in `{}`",
                 list.display(),
                 aside.display()
             ));
@@ -143,17 +144,17 @@ impl Reporter {
 impl FailedOut {
     fn new(path: &Path, lists: &[PathBuf]) -> anyhow::Result<FailedOut> {
         let refused = || format!("cannot write `{}`", path.display());
-        // Beside it, and named at the end: the list that is read may be the same file.
+        // Written beside it and renamed at the end: the list that is read may be the same file.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let file = NamedTempFile::new_in(folder.unwrap_or(Path::new("."))).with_context(refused)?;
         let same = |list: &PathBuf| same_file(list, path).unwrap_or(false);
         let is_list = lists.iter().any(same);
         let (path, file) = (path.to_path_buf(), BufWriter::new(file));
-        Ok(FailedOut { path, file, is_list, trouble: None })
+        Ok(FailedOut { path, file, is_list, error: None })
     }
 
-    /// Gives it its name. A list that has lines which nobody has read, or could read, is not
-    /// replaced: then says where the list is, and where this went.
+    /// Renames it to its final path. A list with lines that were not read, or could not be read, is
+    /// not replaced: then returns the path of the list and the path of this file.
     fn finish(self, summary: &Summary) -> anyhow::Result<Option<(PathBuf, PathBuf)>> {
         let keeps = self.is_list && (summary.unread || summary.mistakes > 0);
         let mut place = self.path.clone();
@@ -162,8 +163,8 @@ impl FailedOut {
             name.push(".failed");
             place.set_file_name(name);
         }
-        let written = match self.trouble {
-            Some(trouble) => Err(trouble),
+        let written = match self.error {
+            Some(error) => Err(error),
             None => self.file.into_inner().map_err(io::IntoInnerError::into_error),
         };
         let named = written.and_then(|file| Ok(file.persist(&place)?));
@@ -172,25 +173,25 @@ impl FailedOut {
     }
 
     fn keep(&mut self, failed: &Failed) {
-        if self.trouble.is_none() {
-            self.trouble = write(&mut self.file, failed).err();
+        if self.error.is_none() {
+            self.error = write(&mut self.file, failed).err();
         }
     }
 }
 
 impl Watch for Reporter {
     fn event(&self, event: &Event) {
-        let mut heard = self.lock();
-        heard.count(event);
+        let mut tally = self.lock();
+        tally.count(event);
         if self.format == Output::Jsonl
             && let Err(error) = print(&line(event))
         {
-            heard.trouble.get_or_insert(error);
+            tally.stdout_error.get_or_insert(error);
         }
     }
 }
 
-impl Heard {
+impl Tally {
     fn count(&mut self, event: &Event) {
         match event {
             Event::Done { .. } => self.counts.done += 1,
@@ -227,7 +228,7 @@ impl Heard {
     }
 }
 
-/// Whether a list, which may be `-` for stdin, is the file at a path.
+/// Returns `true` if a list, which may be `-` for stdin, is the file at a path.
 fn same_file(list: &Path, path: &Path) -> io::Result<bool> {
     let file = rustix::fs::stat(path)?;
     let list = if list == Path::new("-") {
@@ -285,13 +286,13 @@ fn print(value: &serde_json::Value) -> io::Result<()> {
     let mut line = serde_json::to_vec(value).expect("an event is plain data");
     line.push(b'\n');
     match io::stdout().lock().write_all(&line) {
-        // Whoever read our output has seen enough; the run is none of its business.
+        // The reader of stdout is gone; the run continues.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written,
     }
 }
 
-/// The most memory that this process ever had, in bytes, where the system says so.
+/// The peak memory of this process in bytes, if the system reports it.
 fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -299,13 +300,13 @@ fn peak_memory() -> Option<u64> {
     Some(kilobytes << 10)
 }
 
-fn told(summary: &Summary) -> String {
+fn totals(summary: &Summary) -> String {
     let counts = [
         (summary.fetched, "fetched"),
         (summary.skipped, "there already"),
         (summary.unchanged, "unchanged"),
         (summary.failed, "failed"),
-        (summary.deferred, "put off"),
+        (summary.deferred, "deferred"),
         (summary.parked, "left for the next run"),
         (
             summary.mistakes,
@@ -318,7 +319,7 @@ fn told(summary: &Summary) -> String {
         .map(|(count, what)| format!("{count} {what}"))
         .collect();
     if summary.unread {
-        parts.push("the end of the list not read".to_string());
+        parts.push("the rest of the list not read".to_string());
     }
     if parts.is_empty() {
         parts.push("nothing to fetch".to_string());
@@ -334,9 +335,9 @@ fn told(summary: &Summary) -> String {
 
 fn hint(summary: &Summary) -> Option<&'static str> {
     if summary.end == End::Interrupted {
-        Some("the same command goes on from here")
+        Some("run the same command again to continue")
     } else if summary.deferred + summary.parked > 0 || summary.unread {
-        Some("the same command, later, fetches what was put off")
+        Some("run the same command again later to fetch the rest")
     } else {
         None
     }

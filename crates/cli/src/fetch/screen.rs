@@ -1,5 +1,4 @@
-//! What a person sees while files come: one line and a few bars on a terminal, now and then a
-//! plain line elsewhere.
+//! The progress of a run: one line and a few bars on a terminal, a plain line now and then elsewhere.
 
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
@@ -20,19 +19,19 @@ use super::arguments::Shown;
 use super::report::Reporter;
 use crate::output::{draws, say};
 
-/// Bars for single files at most; more would only flicker.
+/// The most bars of single files; more would only flicker.
 const MOST_BARS: usize = 4;
-/// Files shorter than this are gone before anybody reads their bar.
+/// Smaller files are done before their bar could be read.
 const WORTH_A_BAR: u64 = 1 << 20;
-/// Hosts that are named as resting.
+/// The most hosts that are named as cooling down.
 const MOST_HOSTS: usize = 3;
 /// How often a terminal is drawn, and how often a plain line is written.
 const DRAW_EVERY: Duration = Duration::from_millis(200);
 const LINE_EVERY: Duration = Duration::from_secs(10);
-/// How much of the past the rate is about.
+/// The time over which rates are measured.
 const RATE_OVER: Duration = Duration::from_secs(5);
 
-/// A picture of the run until it is ended.
+/// The progress display of a run.
 pub(super) struct Screen {
     thread: Option<(Sender<()>, JoinHandle<()>)>,
 }
@@ -67,7 +66,7 @@ impl Screen {
         Screen { thread: thread.ok().map(|thread| (end, thread)) }
     }
 
-    /// Clears the screen for what is said at the end.
+    /// Clears the display for the summary.
     pub(super) fn end(self) {
         if let Some((end, thread)) = self.thread {
             drop(end);
@@ -76,7 +75,7 @@ impl Screen {
     }
 }
 
-/// Hosts that rest, and for how long.
+/// The hosts that cool down, and for how long.
 async fn resting(pace: &Paceline) -> Vec<(String, Duration)> {
     let lanes = pace.lanes().await.unwrap_or_default();
     let resting = lanes.iter().filter_map(|lane: &LaneStatus| {
@@ -91,7 +90,7 @@ async fn resting(pace: &Paceline) -> Vec<(String, Duration)> {
 struct Line {
     progress: Arc<Progress>,
     reporter: Arc<Reporter>,
-    /// When how much had come: what the rate is computed from.
+    /// Earlier counts of files and bytes, from which rates are computed.
     seen: std::collections::VecDeque<(Instant, u64, u64)>,
 }
 
@@ -109,7 +108,7 @@ impl Line {
         for (count, what) in [
             (counts.there, "there already"),
             (counts.failed, "failed"),
-            (counts.deferred, "put off"),
+            (counts.deferred, "deferred"),
         ] {
             if count > 0 {
                 let _ = write!(text, ", {count} {what}");
@@ -128,10 +127,10 @@ impl Line {
         }
         for (host, left) in resting.iter().take(MOST_HOSTS) {
             let until = jiff::Zoned::now().saturating_add(*left).strftime("%H:%M:%S").to_string();
-            let _ = write!(text, "; {host} rests until {until}");
+            let _ = write!(text, "; {host} cools down until {until}");
         }
         if resting.len() > MOST_HOSTS {
-            let _ = write!(text, "; {} more hosts rest", resting.len() - MOST_HOSTS);
+            let _ = write!(text, "; {} more hosts cool down", resting.len() - MOST_HOSTS);
         }
         text
     }
@@ -149,7 +148,7 @@ impl Line {
         (per_second(settled, files_then), per_second(bytes, bytes_then))
     }
 
-    /// By bytes when all that is left is on its way and its length known, else by files.
+    /// Estimated by bytes if every file that is left is in flight with a known length, else by files.
     fn time_left(&self, files: u64, files_rate: f64, bytes_rate: f64) -> Option<Duration> {
         let active = self.progress.active();
         let known = active.iter().all(|active| active.total > 0);

@@ -1,4 +1,4 @@
-//! `paceline job add`: jobs handed in, and their reports if those are waited for.
+//! `paceline job add`: submits jobs, and waits for their reports if asked to.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::form::Form;
 use crate::output::{data, say};
 use crate::table::{clock, items, lines, plain, text};
 
-/// Hands jobs in.
+/// Submits jobs.
 pub(super) async fn add(
     client: &Client,
     arguments: &Arguments,
@@ -37,17 +37,19 @@ pub(super) async fn add(
     }
     form.list("jobs", admitted.to_vec(), numbers)?;
     if !client.runs_jobs() && admitted.iter().any(|job| job["job"].is_u64()) {
-        say("nobody runs it until a daemon is started: `paceline serve`");
+        say("no daemon is running: it waits until you start `paceline serve`");
     }
     Ok(exit)
 }
 
-/// Says what became of a job beyond its being accepted.
+/// Says if a job was joined, replaced or refused.
 fn tell(admitted: &Value) {
     let job = &admitted["job"];
     match admitted["admission"].as_str() {
-        Some("joined") => say(format_args!("joined job {job}: it is the same work")),
-        Some("replaced") => say(format_args!("job {job} waits with the new payload")),
+        Some("joined") => {
+            say(format_args!("joined job {job}: it has the same key and is unfinished"))
+        }
+        Some("replaced") => say(format_args!("job {job} has the new payload")),
         Some("refused") => {
             let detail = plain(&text(&admitted["problem"]["detail"]));
             let again = &admitted["retry_at"];
@@ -71,7 +73,7 @@ fn refusal(admitted: &Value) -> Exit {
     }
 }
 
-/// Hands jobs in and follows them until all reports are there or time is over.
+/// Submits jobs and follows them until all reports are there or the timeout has passed.
 async fn attend(
     client: &Client,
     jobs: Bytes,
@@ -96,7 +98,7 @@ async fn attend(
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let followed = follow(client, &ids, left).await.inspect_err(|_| {
             let ids = lines(&ids).trim_end().replace('\n', " ");
-            say(format_args!("added as job {ids}: `paceline job wait {ids}` goes on waiting"));
+            say(format_args!("added as job {ids}: `paceline job wait {ids}` continues to wait"));
         })?;
         end = followed.end;
         for report in followed.jobs.into_iter().filter(finished) {
@@ -108,7 +110,7 @@ async fn attend(
     Ok(if end == End::Interrupted { Exit::Interrupted } else { exit })
 }
 
-/// Whether its report is still to come.
+/// Returns `true` if its report is still to come.
 fn open(admitted: &Value) -> bool {
     admitted["job"].is_u64() && admitted["report"].is_null()
 }
@@ -134,7 +136,7 @@ fn finish(admitted: &[Value], form: Form) -> anyhow::Result<Exit> {
         admitted.iter().filter(|job| open(job)).map(|job| job["job"].to_string()).collect();
     if !left.is_empty() {
         let left = left.join(" ");
-        say(format_args!("not finished yet: `paceline job wait {left}` goes on waiting"));
+        say(format_args!("not finished yet: `paceline job wait {left}` continues to wait"));
     }
     Ok(worst(admitted.iter().map(exit)))
 }

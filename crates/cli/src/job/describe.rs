@@ -1,4 +1,4 @@
-//! What `paceline job add` is told: a job from arguments.
+//! The arguments of `paceline job add`, and the job that they describe.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,33 +19,35 @@ use crate::form::Format;
 /// The largest file that is read: no configuration allows larger requests.
 const LARGEST_FILE: u64 = 1 << 30;
 
-/// What to do, where, and on which terms.
+/// The work, its lanes and its terms.
 #[derive(Debug, Args)]
 #[command(
     after_help = AFTER,
     group = clap::ArgGroup::new("what").required(true).args(["path", "url", "command", "json"]),
 )]
 pub(super) struct Arguments {
-    /// The lane to ask; several are asked together
+    /// The lane to ask; repeat it to ask several lanes together
     #[arg(long, value_name = "NAME", required_unless_present_any = ["stage", "json"])]
     lane: Vec<String>,
-    /// Lanes that are asked together, like a,b; the next stage only if this one settled nothing
+    /// Lanes to ask together, like a,b; repeat it for a next stage, which is asked only if this one
+    /// brings no conclusive answer
     #[arg(long, value_name = "NAMES", conflicts_with = "lane")]
     stage: Vec<String>,
     #[command(flatten)]
     request: Request,
-    /// Run this command of the configuration, in place of a request
+    /// Run this command of the configuration instead of sending a request
     #[arg(long, value_name = "NAME")]
     command: Option<String>,
-    /// What the command is handed, as JSON
+    /// The input of the command, as JSON
     #[arg(long, value_name = "JSON", requires = "command")]
     input: Option<String>,
-    /// Send this file as it is, `-` for stdin: one job of the API, or an array of them
+    /// Submit the job, or the array of jobs, in this file as it is, `-` for stdin; the API describes
+    /// the format
     #[arg(long, value_name = "FILE", conflicts_with_all = ["lane", "stage", "Request", "Terms"])]
     json: Option<PathBuf>,
     #[command(flatten)]
     terms: Terms,
-    /// Wait for the reports and print them; with a span, like --wait=90s, no longer than that
+    /// Wait for the reports and print them; with a value, like --wait=90s, at most this long
     #[arg(long, value_name = "SPAN", num_args = 0..=1, require_equals = true)]
     #[expect(clippy::option_option, reason = "an option whose value may be left out")]
     pub(super) wait: Option<Option<Span>>,
@@ -54,32 +56,32 @@ pub(super) struct Arguments {
 }
 
 const AFTER: &str = "\
-Accepted means durable. The number of each job goes to stdout.
+An accepted job is durable. The id of each job goes to stdout.
 
   paceline job add --lane shop --path /item/1 --wait
   paceline job add --stage local --stage crossref,openalex --path '/works?q=x' --until conclusive
   paceline job add --lane local --command look-up --input '{\"id\": 7}'
   paceline job add --json jobs.json --format jsonl";
 
-/// A request to the service of the lane.
+/// A request to the upstream of the lane.
 #[derive(Debug, Args)]
 struct Request {
-    /// Ask for this path below the url of the lane, like /item/1
+    /// Request this path below the url of the lane, like /item/1
     #[arg(long, value_name = "PATH")]
     path: Option<String>,
-    /// Ask for this whole address
+    /// Request this full URL
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// The method; else GET, or POST with a body
+    /// The request method [default: GET, or POST with a body]
     #[arg(long, value_name = "METHOD", conflicts_with = "command")]
     method: Option<String>,
-    /// A header, like 'Accept: text/plain'; may be given several times
+    /// A request header, like 'Accept: text/plain'; may be repeated
     #[arg(long, value_name = "HEADER", conflicts_with = "command")]
     header: Vec<String>,
-    /// Send this text
+    /// Send this text as the body
     #[arg(long, value_name = "TEXT", conflicts_with = "command")]
     body: Option<String>,
-    /// Send the bytes of this file, `-` for stdin
+    /// Send the bytes of this file as the body, `-` for stdin
     #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "body"])]
     body_file: Option<PathBuf>,
 }
@@ -87,36 +89,36 @@ struct Request {
 /// The terms of a job.
 #[derive(Debug, Args)]
 struct Terms {
-    /// How urgent it is; background if it is not said
+    /// The priority of the job [default: background]
     #[arg(long, value_name = "P", value_parser = ["interactive", "rss", "completion", "background"])]
     priority: Option<String>,
-    /// Unfinished jobs with this key are the same work
+    /// The key of the work: unfinished jobs with the same key are duplicates
     #[arg(long)]
     key: Option<String>,
-    /// What to do if the same work is under way; join if it is not said
+    /// What to do if an unfinished job has the same key [default: join]
     #[arg(long, value_name = "CHOICE", requires = "key", value_parser = ["join", "refuse", "replace"])]
     on_duplicate: Option<String>,
-    /// Skip lanes that stay closed for longer
+    /// Skip lanes that stay closed longer than this
     #[arg(long, value_name = "SPAN")]
     max_wait: Option<Span>,
-    /// Report what there is after so long
+    /// Report the answers so far after this long
     #[arg(long, value_name = "SPAN")]
     deadline: Option<Span>,
-    /// Start so long from now
+    /// Start after this delay
     #[arg(long, value_name = "SPAN")]
     delay: Option<Span>,
-    /// Requests in all, if they fail
+    /// Attempts at most, the first one included
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     attempts: Option<u16>,
-    /// Tenants take turns
+    /// The tenant that the job belongs to; tenants take turns
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
-    /// Ask every lane, or only until one settles it; all if it is not said
+    /// Ask all lanes, or stop at the first conclusive answer [default: all]
     #[arg(long, value_name = "WHEN", value_parser = ["all", "conclusive"])]
     until: Option<String>,
 }
 
-/// Read here, not by clap, which would show a value that may be a secret.
+/// Parsed here, not by clap, whose error would show a value that may be a secret.
 fn header(text: &str) -> Result<(String, String), Usage> {
     let (name, value) = text
         .split_once(':')
@@ -169,7 +171,7 @@ impl Arguments {
     }
 }
 
-/// A job as it is sent.
+/// A job as it is submitted.
 #[derive(Serialize)]
 struct Sent<P> {
     kind: &'static str,
@@ -178,7 +180,7 @@ struct Sent<P> {
     terms: Map<String, Value>,
 }
 
-/// What a command is handed, as it was written: no number loses a digit.
+/// The payload of a command. The input is passed on as written, so no number loses a digit.
 #[derive(Serialize)]
 struct CommandPayload<'a> {
     command: &'a str,

@@ -1,4 +1,4 @@
-//! `paceline job ls`: jobs in a table, page after page.
+//! `paceline job ls`: lists jobs, page after page.
 
 use clap::Args;
 use hyper::Method;
@@ -12,34 +12,34 @@ use crate::form::{Form, Format};
 use crate::output::say;
 use crate::table::{aligned, clock, items, text};
 
-/// Jobs that the API lists at once.
+/// The most jobs that the API lists at once.
 const LARGEST_PAGE: u64 = 1_000;
 
-/// Waiting jobs that are asked why.
+/// The most waiting jobs whose reason is fetched.
 const MOST_WHYS: usize = 100;
 
-/// Which jobs are listed.
+/// The filters of the list.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// In this state
+    /// Only jobs in this state
     #[arg(long, value_parser = ["waiting", "running", "done", "failed", "skipped", "cancelled"])]
     state: Option<String>,
-    /// With a call on this lane
+    /// Only jobs with a call on this lane
     #[arg(long, value_name = "NAME")]
     lane: Option<String>,
-    /// Of this kind, like http or command
+    /// Only jobs of this kind, like http or command
     #[arg(long)]
     kind: Option<String>,
-    /// With this key: the unfinished one and the newest finished one
+    /// Only jobs with this key: the unfinished one and the newest finished one
     #[arg(long)]
     key: Option<String>,
-    /// Of this tenant
+    /// Only jobs of this tenant
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
-    /// The newest first
+    /// List the newest first
     #[arg(long)]
     newest: bool,
-    /// So many at most
+    /// List at most this many
     #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
     #[command(flatten)]
@@ -88,15 +88,15 @@ pub(super) async fn list(client: &Client, arguments: &Arguments) -> anyhow::Resu
     }
     arguments.format.form.list("jobs", jobs, table)?;
     if cursor.is_some() {
-        say(format_args!("there may be more: raise `--limit {}`", arguments.limit));
+        say(format_args!("there may be more jobs: raise `--limit {}`", arguments.limit));
     }
     Ok(Exit::Done)
 }
 
-/// A list of the API does not say why jobs wait.
+/// Adds the reasons why jobs wait, which the API's list leaves out.
 async fn add_whys(client: &Client, jobs: &mut [Value]) {
     for job in jobs.iter_mut().filter(|job| job["state"] == "waiting").take(MOST_WHYS) {
-        // One that was forgotten meanwhile waits no longer.
+        // A job that was deleted in the meantime waits no longer.
         let told = client.ask(Method::GET, &format!("/jobs/{}/why", job["job"])).await;
         job["why"] = told.map(|mut told| told["why"].take()).unwrap_or_default();
     }

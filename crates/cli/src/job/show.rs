@@ -1,4 +1,4 @@
-//! `paceline job show` and `why`: one job in words, its calls in a table.
+//! `paceline job show` and `why`: one job as facts, its calls as a table.
 
 use hyper::Method;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use crate::form::Form;
 use crate::output::say;
 use crate::table::{aligned, clock, items, joined, span, text};
 
-/// Characters of an answer that a table shows.
+/// The most characters of a result that a table shows.
 const SHOWN: usize = 60;
 
 pub(super) async fn show(client: &Client, id: u64, form: Form) -> anyhow::Result<Exit> {
@@ -23,7 +23,7 @@ pub(super) async fn why(client: &Client, id: u64, form: Form) -> anyhow::Result<
     let told = client.ask(Method::GET, &format!("/jobs/{id}/why")).await?;
     if form == Form::Table && items(&told["why"]).is_empty() {
         let job = client.ask(Method::GET, &format!("/jobs/{id}")).await?;
-        say(format_args!("job {id} is {}: none of its calls waits", text(&job["state"])));
+        say(format_args!("job {id} is {}: none of its calls is waiting", text(&job["state"])));
         return Ok(Exit::Done);
     }
     form.one(&told, |told| whys(items(&told["why"])))?;
@@ -47,7 +47,7 @@ fn whole(job: &Value) -> String {
     }
     fact("lanes", lanes(items(&job["stages"])));
     fact("priority", text(&job["priority"]));
-    // The key of a service's run is nobody's to use.
+    // The key of a service's run is internal.
     fact("key", if job["kind"] == "service" { "-".to_string() } else { text(&job["key"]) });
     fact("tenant", text(&job["tenant"]));
     for (name, at) in [
@@ -70,7 +70,7 @@ fn whole(job: &Value) -> String {
 }
 
 fn calls(calls: &[Value]) -> String {
-    let head = ["LANE", "OUTCOME", "ATTEMPTS", "WAITED", "RAN", "WHAT"].map(String::from);
+    let head = ["LANE", "OUTCOME", "ATTEMPTS", "WAITED", "RAN", "RESULT"].map(String::from);
     let mut rows = vec![head];
     for call in calls {
         rows.push([
@@ -86,7 +86,7 @@ fn calls(calls: &[Value]) -> String {
 }
 
 fn whys(whys: &[Value]) -> String {
-    let mut rows = vec![["LANE", "WHY", "UNTIL", "AHEAD", "ALSO"].map(String::from)];
+    let mut rows = vec![["LANE", "WHY", "UNTIL", "AHEAD", "ALSO WAITS FOR"].map(String::from)];
     for why in whys {
         rows.push([
             text(&why["lane"]),
@@ -99,7 +99,7 @@ fn whys(whys: &[Value]) -> String {
     aligned(&rows)
 }
 
-/// How many are ahead; nobody counts further than a thousand.
+/// The number of calls ahead. The engine stops counting at a thousand.
 fn ahead(ahead: &Value) -> String {
     let more = ahead.as_u64() == Some(paceline_core::MOST_AHEAD as u64);
     format!("{}{}", text(ahead), if more { "+" } else { "" })
@@ -112,7 +112,7 @@ pub(super) fn lanes(stages: &[Value]) -> String {
     if stages.is_empty() { "-".to_string() } else { stages.join(" > ") }
 }
 
-/// Why a job waits, or why it did not go well, in a few words.
+/// The reason why a job waits, or why it failed or was skipped, in a few words.
 pub(crate) fn why_of(job: &Value) -> String {
     if let Some(why) = items(&job["why"]).first() {
         return reason(why);
@@ -125,7 +125,7 @@ pub(crate) fn why_of(job: &Value) -> String {
     }
 }
 
-/// What a call brought, or why it brought nothing.
+/// The result of a call, or the reason why it has none.
 fn what(call: &Value) -> String {
     let said = match call["outcome"].as_str() {
         Some("failed") if call["message"].is_string() => text(&call["message"]),
@@ -138,14 +138,15 @@ fn what(call: &Value) -> String {
     if call["cached"] == true { format!("cached: {said}") } else { said }
 }
 
-/// Of an answer as much as fits; why there is none stands whole, with its remedy.
+/// A result, shortened to fit. The reason of a failed or skipped call is shown in full, with its
+/// remedy.
 fn whole_or_short(call: &Value) -> String {
     let said = what(call);
     let whole = matches!(call["outcome"].as_str(), Some("failed" | "skipped"));
     if whole { said } else { short(&said) }
 }
 
-/// As much of a text as fits into a table.
+/// A text, shortened to fit into a table.
 pub(super) fn short(text: &str) -> String {
     let short: String = text.chars().take(SHOWN).collect();
     let more = if text.chars().nth(SHOWN).is_some() { "..." } else { "" };
@@ -157,7 +158,7 @@ fn skip(call: &Value) -> String {
     let (needed, most) = (span(&call["wait_ms"]), span(&call["max_wait_ms"]));
     if call["cause"] == "paused" {
         let lane = text(&call["lane"]);
-        format!("{reason}: paused, {most} at most; `paceline lane resume {lane}` ends that")
+        format!("{reason}: paused, {most} at most; `paceline lane resume {lane}` resumes it")
     } else if call["wait_ms"].is_u64() && call["max_wait_ms"].is_u64() {
         format!("{reason}: {needed} needed, {most} at most")
     } else {
@@ -165,7 +166,7 @@ fn skip(call: &Value) -> String {
     }
 }
 
-/// A worker's value: of a request its status and its body, of a command what it said.
+/// A worker's value: the status and body of a request, the output of a command.
 fn value(value: &Value) -> String {
     if let Some(said) = value["output"].as_str().filter(|_| value["exit"].is_u64()) {
         return said.to_string();
@@ -183,7 +184,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_job_says_why_it_waits_or_why_it_did_not_go_well() {
+    fn a_job_says_why_it_waits_or_why_it_failed() {
         let call = |call: Value| why_of(&json!({ "answer": "inconclusive", "calls": [call] }));
         assert_eq!(call(json!({"outcome": "failed", "class": "timeout"})), "timeout");
         let skipped = json!({
@@ -194,7 +195,7 @@ mod tests {
             "lane": "doaj", "outcome": "skipped", "reason": "max_wait", "cause": "paused",
             "max_wait_ms": 2_000,
         });
-        let remedy = "max_wait: paused, 2s at most; `paceline lane resume doaj` ends that";
+        let remedy = "max_wait: paused, 2s at most; `paceline lane resume doaj` resumes it";
         assert_eq!((call(paused.clone()), whole_or_short(&paused)), (remedy.into(), remedy.into()));
         assert_eq!(call(json!({"outcome": "done", "value": 1})), "-");
         let waits = json!({"why": [{"reason": "gap", "until": null, "ahead": 3}], "calls": []});
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_shown_short() {
+    fn a_long_result_is_shortened() {
         let call = json!({"outcome": "done", "value": {"status": 200, "body": "x".repeat(99)}});
         assert_eq!(short(&what(&call)), format!("200 {}...", "x".repeat(56)));
         assert_eq!(lanes(items(&json!([["a", "b"], ["c"]]))), "a,b > c");

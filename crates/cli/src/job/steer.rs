@@ -1,4 +1,4 @@
-//! `paceline job cancel` and `retry`: each job for itself.
+//! `paceline job cancel` and `retry`, for each job on its own.
 
 use clap::Args;
 use hyper::Method;
@@ -11,10 +11,10 @@ use crate::form::{Form, Format};
 use crate::output::{fail, say};
 use crate::table::{items, lines};
 
-/// Which jobs.
+/// The jobs to cancel or retry.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// Their numbers
+    /// The ids of the jobs
     #[arg(required = true, value_name = "ID")]
     ids: Vec<u64>,
     #[command(flatten)]
@@ -26,7 +26,7 @@ pub(super) async fn cancel(client: &Client, arguments: &Arguments) -> anyhow::Re
     for (id, told) in &told {
         if told["cancelled"] == "caller" {
             say(format_args!(
-                "withdrawn from job {id}: others joined it, and each has to withdraw"
+                "job {id} goes on: other callers joined it, and each of them has to cancel it"
             ));
         } else {
             say(format_args!("job {id} is cancelled"));
@@ -44,19 +44,19 @@ pub(super) async fn retry(client: &Client, arguments: &Arguments) -> anyhow::Res
     let mut fresh = Vec::new();
     for (id, told) in &told {
         for job in items(&told["jobs"]) {
-            say(format_args!("job {} tries job {id} again", job["job"]));
+            say(format_args!("job {} retries job {id}", job["job"]));
             fresh.push(job.clone());
         }
     }
     if !client.runs_jobs() && !fresh.is_empty() {
-        say("nobody runs it until a daemon is started: `paceline serve`");
+        say("no daemon is running: it waits until you start `paceline serve`");
     }
     let numbers = |jobs: &[Value]| lines(jobs.iter().map(|job| &job["job"]));
     arguments.format.form.list("jobs", fresh, numbers)?;
     Ok(exit)
 }
 
-/// Asks the same of each job; what goes wrong with one does not keep another.
+/// Sends the request for each job. An error of one job does not stop the others.
 async fn each(client: &Client, ids: &[u64], verb: &str) -> (Vec<(u64, Value)>, Exit) {
     let (mut done, mut exits) = (Vec::new(), Vec::new());
     for id in ids {

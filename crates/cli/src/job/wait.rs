@@ -1,4 +1,4 @@
-//! `paceline job wait`: until jobs are finished, then their reports.
+//! `paceline job wait`: waits until jobs are finished, and prints their reports.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(super) async fn wait(
     let left: Vec<String> = left.iter().map(|job| job["job"].to_string()).collect();
     if !left.is_empty() {
         let left = left.join(" ");
-        say(format_args!("not finished yet: `paceline job wait {left}` goes on waiting"));
+        say(format_args!("not finished yet: `paceline job wait {left}` continues to wait"));
     }
     Ok(match followed.end {
         End::Finished => exit,

@@ -6,25 +6,25 @@ use clap::ValueEnum;
 use tracing::Level;
 use tracing_appender::non_blocking::WorkerGuard;
 
-/// What the log looks like.
+/// A format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Form {
-    /// For eyes
+    /// Text for people
     Text,
-    /// For programs
+    /// One JSON object per line, for programs
     Json,
-    /// Warnings only
+    /// Warnings only, as text
     Quiet,
 }
 
-/// A log that is being written. When it is dropped the last lines are.
+/// A log that is being written. Dropping it writes the last lines.
 pub(super) struct Log {
     pub(super) form: Form,
     _guard: WorkerGuard,
 }
 
-/// From now on lines are written, by a thread of their own: whoever does not read them loses some,
-/// and holds up nobody.
+/// Starts the log. A thread of its own writes it, so that a slow reader of stderr loses lines and
+/// delays nothing.
 pub(super) fn start(form: Option<Form>) -> Log {
     let (writer, guard) = tracing_appender::non_blocking(std::io::stderr());
     let eyes = std::io::stderr().is_terminal();

@@ -1,4 +1,4 @@
-//! The sections of work that comes again: services and rosters (S1, S2).
+//! The sections of services and rosters (S1, S2).
 
 use jiff::tz::TimeZone;
 use paceline::services::{Roster, Service};
@@ -21,71 +21,79 @@ pub(super) const REFERENCE: &[Reference] = &[
     Reference {
         section: "services",
         example: Some("example"),
-        says: "Work that comes again: `paceline services`. When it is due is the service's own; a roster runs it.",
+        says: "A service: work that comes again. It says when it is due, and a roster runs it. See `paceline services`.",
         keys: &[
             example(
                 "run",
                 r#"["./crawl.sh", "--fast"]"#,
-                "The program and its arguments, in the directory of this file. It has no input, and a process group of its own, which is ended with it.",
+                "The program and its arguments, run in the directory of this file, without input. It gets a process group of its own, which is ended with it.",
             ),
             example(
                 "every",
                 r#""24h""#,
-                "Due so long after its last success. Without it: at every check of its roster.",
+                "The interval from its last success until it is due. Default: it is due at every check of its roster.",
             ),
             example(
                 "lane",
                 r#""example""#,
-                "The lane that paces it. Without it: none, but it never runs twice at once.",
+                "The lane whose limits it keeps. Default: a lane of its own, so that it never runs twice at once.",
             ),
-            default("timeout", r#""1h""#, "How long one try may take before it is ended."),
-            default("retries", "0", "Tries after the first if a run fails."),
+            default("timeout", r#""1h""#, "How long one attempt may take before it is ended."),
+            default("retries", "0", "Retries of a run that fails."),
         ],
     },
     Reference {
         section: "services",
         example: Some("by_cron"),
-        says: "The same with a request in place of a program, and by the clock in place of `every`.",
+        says: "A service that sends a request instead of running a program, and that is due by the clock.",
         keys: &[
             example(
                 "get",
                 r#""https://example.org/feed""#,
-                "An address, or a path below the url of its lane. A redirect to another server needs a lane of that server.",
+                "The URL to request, or a path below the url of its lane. A redirect to another server is followed only on a lane of that server.",
             ),
             example(
                 "cron",
                 r#""0 3 * * mon-fri""#,
-                "Minute, hour, day of the month, month, day of the week. A fixed time that the clock skips comes right after; one that it shows twice counts once.",
+                "Minute, hour, day of the month, month, day of the week. If daylight saving skips a fixed time, the service is due right after it; if it repeats one, the service is due once.",
             ),
             example(
                 "tz",
                 r#""Europe/Sofia""#,
-                "The time zone of `cron`. Without it: that of the system.",
+                "The time zone of `cron`. Default: the time zone of the system.",
             ),
         ],
     },
     Reference {
         section: "services",
         example: Some("hook"),
-        says: "And one that is told something.",
-        keys: &[example("post", r#""https://example.org/hook""#, "As `get`, with POST.")],
+        says: "A service that sends a POST.",
+        keys: &[example(
+            "post",
+            r#""https://example.org/hook""#,
+            "Like `get`, with the method POST.",
+        )],
     },
     Reference {
         section: "rosters",
         example: Some("example"),
-        says: "A list of services that are run one after another, those that are due.",
+        says: "A list of services. At each check, those that are due run one after another.",
         keys: &[
             default(
                 "check",
                 r#""1m""#,
-                "How long from the end of one pass to the next look for what is due; not how often a service runs.",
+                "The time from the end of one check to the next. It does not set how often a service runs.",
             ),
-            example("services", r#"["example", "by_cron"]"#, "What it runs, in this order."),
+            example(
+                "services",
+                r#"["example", "by_cron"]"#,
+                "The services it runs, in this order.",
+            ),
         ],
     },
 ];
 
-/// Retries of one run.
+/// The most retries of one run.
 const MOST_RETRIES: u32 = 1_000;
 
 /// One service.
@@ -97,7 +105,7 @@ pub struct ServiceConfig {
     pub when: WhenConfig,
     /// The lane that paces it.
     pub lane: Option<String>,
-    /// Tries after the first of one run.
+    /// Retries of a run that fails.
     pub retries: u16,
     /// What it does.
     pub task: Task,
@@ -108,9 +116,9 @@ pub struct ServiceConfig {
 pub enum WhenConfig {
     /// At every check of its roster.
     EveryCheck,
-    /// So long after its last success.
+    /// This long after its last success.
     Every(Span),
-    /// At the moments that an expression names in a zone.
+    /// At the times of a cron expression in a time zone.
     Cron(String, TimeZone),
 }
 
@@ -119,14 +127,14 @@ pub enum WhenConfig {
 pub struct RosterConfig {
     /// Its name.
     pub name: String,
-    /// How long between two checks.
+    /// The time between two checks.
     pub check: Span,
-    /// What it runs, in this order.
+    /// The services it runs, in this order.
     pub services: Vec<String>,
 }
 
 impl ServiceConfig {
-    /// As the engine is told.
+    /// Its description for the engine.
     pub fn service(&self) -> Service {
         let service = Service::new(&self.name, &Payload { service: self.name.clone(), ask: None });
         let service = match &self.when {
@@ -143,7 +151,7 @@ impl ServiceConfig {
 }
 
 impl RosterConfig {
-    /// As the engine is told.
+    /// Its description for the engine.
     pub fn roster(&self) -> Roster {
         Roster::new(&self.name, &self.services).check(self.check)
     }
@@ -169,7 +177,7 @@ pub(super) fn read_services(
         if settings.services.len() == MOST_SERVICES {
             notes.note(
                 at,
-                format!("the service `{}` is one more than {MOST_SERVICES}", shown(name)),
+                format!("the service `{}` exceeds the limit of {MOST_SERVICES}", shown(name)),
             );
             return;
         }
@@ -191,7 +199,7 @@ fn read_service(
 ) -> Option<ServiceConfig> {
     section.check_keys("services", notes);
     let act = read_act(at, section, notes);
-    let timeout = above_zero(section, "timeout", "nothing could be done in it", notes);
+    let timeout = above_zero(section, "timeout", "no run could finish in it", notes);
     let timeout = timeout.or_else(|| {
         let lane = section.value("lane")?.get_ref().as_str()?;
         config.lanes.iter().find(|it| it.name == lane)?.limits.timeout
@@ -208,7 +216,7 @@ fn read_service(
     })
 }
 
-/// What a run is: a program or a request, and not both.
+/// The action of a run: a program or a request, not both.
 fn read_act(at: usize, section: &Section<'_>, notes: &mut Notes<'_>) -> Option<Act> {
     let said: Vec<&str> =
         ["run", "get", "post"].into_iter().filter(|key| section.value(key).is_some()).collect();
@@ -216,7 +224,7 @@ fn read_act(at: usize, section: &Section<'_>, notes: &mut Notes<'_>) -> Option<A
     match said[..] {
         [] => {
             let what = format!(
-                "`{path}` says nothing to do: add `run = [\"program\"]` or `get = \"https://...\"`"
+                "`{path}` has nothing to run: add `run = [\"program\"]` or `get = \"https://...\"`"
             );
             notes.note(at, what);
             None
@@ -236,7 +244,7 @@ fn read_ask(key: &'static str, section: &Section<'_>, notes: &mut Notes<'_>) -> 
     const WHAT: &str = "an http or https address, or a path on a lane that has a url";
     let text = section.text(key, WHAT, notes)?;
     let method = Some(key.to_ascii_uppercase());
-    // An address that is gone is no success of a service.
+    // A status of 4xx fails the run: a feed that is gone must not pass as a success.
     let expect = Expect { failed: vec![Sign::hundred(4), Sign::hundred(5)], ..Expect::default() };
     if text.starts_with('/') && section.value("lane").is_some() {
         return Some(Ask { method, expect, path: Some(text.to_string()), ..Ask::default() });
@@ -246,13 +254,13 @@ fn read_ask(key: &'static str, section: &Section<'_>, notes: &mut Notes<'_>) -> 
         plain && Origin::of(url).is_some()
     });
     if url.is_none() {
-        let what = format!("`{}` must be {WHAT}, without a login", section.path_of(key));
+        let what = format!("`{}` must be {WHAT}, without a user or password", section.path_of(key));
         notes.note(section.place(key), what);
     }
     Some(Ask { method, expect, url: Some(url?.to_string()), ..Ask::default() })
 }
 
-/// Notes a request that its lane would refuse at every run. A lane that is not there was told of.
+/// Notes a request that its lane would refuse at every run. An unknown lane was noted before.
 fn check_ask(
     service: &ServiceConfig,
     section: &Section<'_>,
@@ -268,15 +276,15 @@ fn check_ask(
     let (path, lane) = (section.path_of(key), shown(lane));
     let what = match error {
         AskError::NoUrl(_) => format!(
-            "`{path}` is a path, and the lane `{lane}` has no url: add `url` there, or write the \
-             whole address here"
+            "`{path}` is a path, and the lane `{lane}` has no url: add `url` to the lane, or write \
+             the whole URL here"
         ),
         AskError::Elsewhere(_) => format!(
-            "`{path}` leads away from the url of the lane `{lane}`: write a path below it, or name \
+            "`{path}` is not below the url of the lane `{lane}`: write a path below it, or name \
              another lane"
         ),
         AskError::OtherLane(_, own) => {
-            format!("`{path}` is not an address of the lane `{lane}`: its own is `{}`", shown(&own))
+            format!("`{path}` does not belong to the lane `{lane}`: its lane is `{}`", shown(&own))
         }
         other => format!("`{path}`: {other}"),
     };
@@ -284,13 +292,13 @@ fn check_ask(
 }
 
 fn read_when(section: &Section<'_>, notes: &mut Notes<'_>) -> WhenConfig {
-    const EVERY: &str = "leave it out to run at every check of the roster";
+    const EVERY: &str = "leave it out to be due at every check of the roster";
     let every = above_zero(section, "every", EVERY, notes);
     let zone = read_zone(section, notes);
     let Some(text) = section.text("cron", "a cron expression like \"0 3 * * mon-fri\"", notes)
     else {
         if section.value("tz").is_some() {
-            let what = format!("`{}` says nothing without `cron`", section.path_of("tz"));
+            let what = format!("`{}` has no effect without `cron`", section.path_of("tz"));
             notes.note(section.place("tz"), what);
         }
         return every.map_or(WhenConfig::EveryCheck, WhenConfig::Every);
@@ -354,13 +362,15 @@ pub(super) fn read_rosters(settings: &mut Settings, root: &Section<'_>, notes: &
             notes.note(at, error.to_string());
         }
         if settings.rosters.len() == MOST_SERVICES {
-            notes
-                .note(at, format!("the roster `{}` is one more than {MOST_SERVICES}", shown(name)));
+            notes.note(
+                at,
+                format!("the roster `{}` exceeds the limit of {MOST_SERVICES}", shown(name)),
+            );
             return;
         }
         let Some(section) = rosters.section(name, notes) else { continue };
         section.check_keys("rosters", notes);
-        let check = above_zero(&section, "check", "it would look without end", notes);
+        let check = above_zero(&section, "check", "checks would never pause", notes);
         let services = read_list(at, &section, root, notes);
         let check = check.unwrap_or(Span::mins(1));
         if check < paceline::services::SHORTEST_CHECK {
@@ -371,28 +381,28 @@ pub(super) fn read_rosters(settings: &mut Settings, root: &Section<'_>, notes: &
     }
 }
 
-/// The services of a roster, which must all be there.
+/// The services of a roster. Each must be configured.
 fn read_list(
     at: usize,
     section: &Section<'_>,
     root: &Section<'_>,
     notes: &mut Notes<'_>,
 ) -> Vec<String> {
-    const REMEDY: &str = "runs nothing: add `services = [\"NAME\"]`, or take it out";
+    const REMEDY: &str = "has no services: add `services = [\"NAME\"]`, or remove it";
     if section.value("services").is_none() {
         notes.note(at, format!("`{}` {REMEDY}", section.path()));
     } else if is_empty(section, "services") {
         notes.note(section.place("services"), format!("`{}` {REMEDY}", section.path()));
     }
     let services = read_texts(section, "services", "a list of services", notes).unwrap_or_default();
-    // A service with a mistake was told of already.
+    // A service with a mistake was noted before.
     let known = root.section("services", notes).map(|services| services.entries());
     let known: Vec<&str> = known.iter().flatten().map(|(name, _, _)| *name).collect();
     let at = section.place("services");
     let path = section.path_of("services");
     for (place, service) in services.iter().enumerate() {
         if services[..place].contains(service) {
-            notes.note(at, format!("`{path}`: `{}` stands on it twice", shown(service)));
+            notes.note(at, format!("`{path}`: `{}` is listed twice", shown(service)));
         } else if !known.contains(&service.as_str()) {
             let hint = match nearest(service, known.iter().copied()) {
                 Some(meant) => format!("did you mean `{}`?", shown(meant)),

@@ -1,4 +1,4 @@
-//! `paceline services run`: rosters in the foreground, or one service now.
+//! `paceline services run`: runs rosters in the foreground, or one service now.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,19 +27,19 @@ use crate::output::{data, say};
 use crate::serve::{OwnPort, log_warnings};
 use crate::table::plain;
 
-/// How long what runs may take to finish after Ctrl-C.
+/// How long running services may take to finish after Ctrl-C.
 const GRACE: Duration = Duration::from_secs(30);
-/// How long a run waits before its user is told why.
+/// How long a run waits before its reason is printed.
 const SILENCE: Duration = Duration::from_secs(1);
 
 fn signals() -> std::io::Result<Signals> {
-    // A terminal that is gone leaves programs to nobody.
+    // A closed terminal must not leave programs running.
     Signals::new(&[SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()])
 }
 
-/// Lets what runs finish; a second signal ends it at once, programs included.
+/// Lets running services finish. A second signal ends them at once, programs included.
 async fn stop(pace: &Paceline, mut signals: Signals) -> anyhow::Result<()> {
-    say("finishing what runs; once more ends it at once");
+    say("waiting for running services to finish; a second signal ends them at once");
     tokio::select! {
         stopped = pace.stop(GRACE) => stopped?,
         () = signals.next() => pace.stop(Duration::ZERO).await?,
@@ -62,7 +62,9 @@ async fn start_rosters(config: &Config) -> anyhow::Result<(Engine, Receiver<Even
             .any(|roster| roster.services.contains(&service.name))
         {
             let name = &service.name;
-            say(format_args!("`{name}` is on no roster: it runs only by `services run {name}`"));
+            say(format_args!(
+                "`{name}` is on no roster: only `paceline services run {name}` runs it"
+            ));
         }
     }
     let mut events = None;
@@ -74,7 +76,7 @@ async fn start_rosters(config: &Config) -> anyhow::Result<(Engine, Receiver<Even
     Ok((engine, events.expect("the engine was built")))
 }
 
-/// Runs all rosters until somebody stops it.
+/// Runs all rosters until a signal stops it.
 pub(super) async fn rosters(config: &Config, form: Form) -> anyhow::Result<Exit> {
     log_warnings();
     let (engine, events) = match start_or_ask(config, start_rosters(config)).await? {
@@ -87,7 +89,7 @@ pub(super) async fn rosters(config: &Config, form: Form) -> anyhow::Result<Exit>
     };
     let pace = &engine.pace;
     let port = OwnPort::open(config, &engine).await;
-    let failed = |error| say(format_args!("cannot be asked while it runs: {error:#}"));
+    let failed = |error| say(format_args!("other commands cannot reach this process: {error:#}"));
     let mut port = port.map_err(failed).ok();
     let mut signals = signals()?;
     let (rosters, services) =
@@ -102,7 +104,7 @@ pub(super) async fn rosters(config: &Config, form: Form) -> anyhow::Result<Exit>
         port.withdraw();
     }
     if let Some(told) = told {
-        // Nobody reads what it tells: programs are not left running for that.
+        // Its output is no longer read, so no program is left running for it.
         pace.stop(Duration::ZERO).await?;
         return told.map(|()| Exit::Failed);
     }
@@ -110,11 +112,11 @@ pub(super) async fn rosters(config: &Config, form: Form) -> anyhow::Result<Exit>
     if let Some(port) = port {
         port.close().await;
     }
-    say("stopped; the next start goes on with what is left");
+    say("stopped; the next start continues with the rest");
     Ok(Exit::Interrupted)
 }
 
-/// Tells of every run that begins or is over.
+/// Prints a line for every run that begins or ends.
 async fn tell(pace: &Paceline, mut events: Receiver<Event>, form: Form) -> anyhow::Result<()> {
     loop {
         match events.recv().await {
@@ -126,13 +128,15 @@ async fn tell(pace: &Paceline, mut events: Receiver<Event>, form: Form) -> anyho
             }
             Ok(Event::Finished(report)) => over(pace, &report, form).await?,
             Ok(_) => {}
-            Err(RecvError::Lagged(missed)) => say(format_args!("{missed} events went by untold")),
+            Err(RecvError::Lagged(missed)) => {
+                say(format_args!("{missed} events were missed and are not shown"))
+            }
             Err(RecvError::Closed) => std::future::pending::<()>().await,
         }
     }
 }
 
-/// The service that a job runs, or ran just now: a quick one is over before anybody asks.
+/// The service that a job runs, or ran just now: a short run is over before this asks.
 async fn running(pace: &Paceline, job: JobId) -> anyhow::Result<Option<ServiceStatus>> {
     let runs = |service: &ServiceStatus| {
         let last = service.record.last.as_ref().map(|last| last.job);
@@ -181,15 +185,17 @@ fn line(
     Ok(())
 }
 
-/// Has whoever owns the store run one service now, and waits for it.
+/// Has the process that owns the store run one service now, and waits for it.
 async fn asked(client: &Client, name: &str, form: Form) -> anyhow::Result<Exit> {
     known(&services(client).await?, name)?;
     let told = client.ask(Method::POST, &format!("/services/{}/run", part(name))).await?;
-    let job = told["job"].as_u64().context("nobody said which job runs it")?;
+    let job = told["job"].as_u64().context("the response names no job")?;
     let followed = follow(client, &[job], None).await?;
     let report = &followed.jobs[0];
     if followed.end != End::Finished {
-        say(format_args!("`{name}` goes on as job {job}: `paceline job wait {job}` waits for it"));
+        say(format_args!(
+            "`{name}` continues as job {job}: `paceline job wait {job}` waits for it"
+        ));
         return Ok(Exit::Interrupted);
     }
     let why = Some(why_of(report)).filter(|why| why != "-");
@@ -197,7 +203,7 @@ async fn asked(client: &Client, name: &str, form: Form) -> anyhow::Result<Exit> 
     Ok(exit_of(report))
 }
 
-/// Runs one service now, whatever its timing.
+/// Runs one service now, even if it is not due.
 pub(super) async fn one(config: &Config, name: &str, form: Form) -> anyhow::Result<Exit> {
     let started = async {
         if config.tools.services.services.iter().all(|service| service.name != name) {
@@ -217,13 +223,15 @@ pub(super) async fn one(config: &Config, name: &str, form: Form) -> anyhow::Resu
     };
     let Some(told) = told else {
         stop(&pace, signals).await?;
-        say(format_args!("stopped; if `{name}` is not over, it goes on at the next start"));
+        say(format_args!("stopped; if `{name}` did not finish, it continues at the next start"));
         return Ok(Exit::Interrupted);
     };
-    // What an earlier process left unfinished was taken up too.
+    // Jobs that an earlier process left unfinished were resumed too.
     let others = pace.summary().await?.running;
     if others > 0 {
-        say(format_args!("calls of earlier jobs still run: {others}; Ctrl-C leaves them"));
+        say(format_args!(
+            "calls of earlier jobs still run: {others}; Ctrl-C stops the wait for them"
+        ));
     }
     tokio::select! {
         stopped = pace.stop(Duration::MAX) => stopped?,
@@ -248,7 +256,7 @@ async fn run_one(pace: &Paceline, name: &str, form: Form) -> anyhow::Result<Exit
     Ok(exit_of(&serde_json::to_value(&*report)?))
 }
 
-/// The report of a run; if it does not begin soon, its user is told why.
+/// The report of a run. If it does not begin soon, prints what it waits for.
 async fn attended(pace: &Paceline, following: Following) -> anyhow::Result<Arc<Report>> {
     let job = following.id();
     let mut report = std::pin::pin!(following.report());
@@ -259,7 +267,7 @@ async fn attended(pace: &Paceline, following: Following) -> anyhow::Result<Arc<R
         let until =
             why.until.map(|until| format!(" for {} more", paceline::Span::from(pace.until(until))));
         let until = until.unwrap_or_default();
-        say(format_args!("waits on the lane `{}`: {}{until}", why.lane, why.reason.name()));
+        say(format_args!("waiting for the lane `{}`: {}{until}", why.lane, why.reason.name()));
     }
     Ok(report.await?)
 }

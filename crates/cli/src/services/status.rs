@@ -1,4 +1,4 @@
-//! `paceline services status`: when services run next, when they last did, what came of it.
+//! `paceline services status`: when services run next, when they last ran, and with what result.
 
 use hyper::Method;
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ pub(super) async fn show(client: &Client, name: Option<&str>, form: Form) -> any
     Ok(Exit::Done)
 }
 
-/// What a run is that is not over: without a daemon nobody runs it until the next start.
+/// The state of an unfinished run: without a daemon it is interrupted until the next start.
 fn running(client: &Client) -> &'static str {
     if client.runs_jobs() { "running" } else { "interrupted" }
 }
@@ -85,7 +85,7 @@ fn table(services: &[Value], rosters: &[Value], running: &str) -> String {
     format!("{services}\n{}", aligned(&rows))
 }
 
-/// When a roster looks next: what is past is due.
+/// The time of a roster's next check: a time in the past is due now.
 fn check(moment: &Value) -> String {
     let at = moment.as_str().and_then(|text| text.parse::<jiff::Timestamp>().ok());
     if at.is_some_and(|at| at <= jiff::Timestamp::now()) {

@@ -48,7 +48,7 @@ fn b3_an_interrupted_run_says_how_to_go_on_and_the_next_one_does() {
     server.wait_until(|log| log.len() >= 5);
     running.interrupt();
     let ended = running.end().exits(130);
-    assert!(ended.stderr.contains("the same command goes on from here"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("run the same command again to continue"), "{}", ended.stderr);
     assert!(ended.summary("parked") > 0);
     server.heal("*");
     place.fetch(&["-i", &list]).exits(0);
@@ -64,8 +64,10 @@ fn b3_a_second_interruption_ends_it_at_once() {
     server.wait_until(|log| log.len() == 1);
     let begun = crate::now();
     interrupt(&child);
-    let told =
-        stderr.lines().map(|line| line.expect("text")).find(|line| line.contains("once more"));
+    let told = stderr
+        .lines()
+        .map(|line| line.expect("text"))
+        .find(|line| line.contains("a second signal"));
     assert!(told.is_some(), "it says that it was heard");
     interrupt(&child);
     assert_eq!(child.wait().expect("it ends").code(), Some(130));

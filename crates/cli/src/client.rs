@@ -20,8 +20,8 @@ use url::Url;
 
 use crate::config::Config;
 use crate::daemon::Daemon;
-use crate::engine::{For, start_with};
-use crate::exit::{Exit, Later, Usage};
+use crate::engine::{Purpose, start_with};
+use crate::exit::{Exit, TryLater, Usage};
 use crate::output::say;
 
 /// The largest response that is read.
@@ -46,7 +46,7 @@ pub(crate) enum Client {
 }
 
 /// The process that owns the store.
-pub(crate) enum Owner<T> {
+pub(crate) enum StoreOwner<T> {
     /// This one, which has started something on it.
     This(T),
     /// Another one, which can be asked.
@@ -59,15 +59,15 @@ pub(crate) enum Owner<T> {
 pub(crate) async fn start_or_ask<T>(
     config: &Config,
     start: impl Future<Output = anyhow::Result<T>>,
-) -> anyhow::Result<Owner<T>> {
+) -> anyhow::Result<StoreOwner<T>> {
     let mut start = std::pin::pin!(start);
     loop {
         if let Some(client) = Client::of_daemon(config).await {
-            return Ok(Owner::Other(client));
+            return Ok(StoreOwner::Other(client));
         }
         tokio::select! {
             biased;
-            started = &mut start => return Ok(Owner::This(started?)),
+            started = &mut start => return Ok(StoreOwner::This(started?)),
             () = tokio::time::sleep(LOOK_EVERY) => {}
         }
     }
@@ -104,12 +104,12 @@ impl Client {
     /// The client of the daemon that owns the store, else of the store itself.
     pub(crate) async fn open(config: &Config) -> anyhow::Result<Client> {
         match start_or_ask(config, Client::of_store(config)).await? {
-            Owner::This(client) | Owner::Other(client) => Ok(client),
+            StoreOwner::This(client) | StoreOwner::Other(client) => Ok(client),
         }
     }
 
     async fn of_store(config: &Config) -> anyhow::Result<Client> {
-        let engine = start_with(config, For::Looking, |builder| builder).await?;
+        let engine = start_with(config, Purpose::Looking, |builder| builder).await?;
         let terms = Terms { max_body: config.server.max_body(), ..Terms::default() };
         let server = Server::new(engine.pace.clone(), engine.kinds, terms);
         Ok(Client::Store(Box::new(server), engine.pace))
@@ -221,9 +221,9 @@ impl Client {
 }
 
 /// A daemon that is gone may be back later: what it accepted is durable.
-fn lost(daemon: &Daemon, error: &HttpError) -> Later {
+fn lost(daemon: &Daemon, error: &HttpError) -> TryLater {
     let Daemon { pid, address, .. } = daemon;
-    Later(format!("process {pid} at {address} does not answer: {error}"))
+    TryLater(format!("process {pid} at {address} does not answer: {error}"))
 }
 
 fn json(bytes: &[u8]) -> anyhow::Result<Value> {
@@ -240,7 +240,7 @@ fn succeeded(status: StatusCode, body: Bytes) -> anyhow::Result<Bytes> {
     let again = problem["retry_at"].as_str().map(|at| format!(" (try again at {at})"));
     let detail = format!("{detail}{}", again.unwrap_or_default());
     match status.as_u16() {
-        429 | 503 => Err(Later(detail).into()),
+        429 | 503 => Err(TryLater(detail).into()),
         400 | 413 | 422 => Err(Usage(detail).into()),
         _ => bail!("{detail}"),
     }

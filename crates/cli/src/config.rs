@@ -28,7 +28,7 @@ use crate::tools::{ToolSettings, Tools};
 use document::{Notes, Section};
 
 pub use document::Mistake;
-pub use find::Surroundings;
+pub use find::Environment;
 pub use headers::{HeaderConfig, Source};
 pub use print::print;
 pub use server::ServerConfig;
@@ -110,14 +110,14 @@ pub enum ConfigError {
 
 impl Config {
     /// The configuration without a file.
-    pub fn defaults(surroundings: &Surroundings) -> Config {
+    pub fn defaults(environment: &Environment) -> Config {
         Config {
             file: None,
             settings: Settings::default(),
             lanes: Vec::new(),
             groups: Vec::new(),
             tools: Tools::default(),
-            store_path: surroundings.store_path(),
+            store_path: environment.store_path(),
             accept_older: false,
             keep_finished: Span::days(7),
             cache_bytes: 64 << 20,
@@ -126,11 +126,11 @@ impl Config {
         }
     }
 
-    /// Reads the file `named`, else the one that `surroundings` lead to, else none.
-    pub fn load(named: Option<&Path>, surroundings: &Surroundings) -> Result<Config, ConfigError> {
-        match surroundings.file(named) {
-            Some(file) => Config::parse(&file, &read(&file)?, surroundings),
-            None => Ok(Config::defaults(surroundings)),
+    /// Reads the file `named`, else the one that `environment` lead to, else none.
+    pub fn load(named: Option<&Path>, environment: &Environment) -> Result<Config, ConfigError> {
+        match environment.file(named) {
+            Some(file) => Config::parse(&file, &read(&file)?, environment),
+            None => Ok(Config::defaults(environment)),
         }
     }
 
@@ -138,10 +138,10 @@ impl Config {
     pub fn parse(
         file: &Path,
         text: &[u8],
-        surroundings: &Surroundings,
+        environment: &Environment,
     ) -> Result<Config, ConfigError> {
         let mut notes = Notes::new(file, text);
-        let mut config = Config::defaults(surroundings);
+        let mut config = Config::defaults(environment);
         if let Some(text) = notes.text()
             && let Some(document) = notes.parse(text)
         {

@@ -27,12 +27,12 @@ pub(crate) struct Daemon {
 
 /// The file, for as long as the daemon lives.
 #[derive(Debug)]
-pub(crate) struct Posted {
+pub(crate) struct DaemonFile {
     file: PathBuf,
     pid: u32,
 }
 
-impl Drop for Posted {
+impl Drop for DaemonFile {
     fn drop(&mut self) {
         // Somebody else may have written there by now.
         if read(&self.file).is_some_and(|daemon| daemon.pid == self.pid) {
@@ -56,7 +56,7 @@ fn beside(store: &Path) -> PathBuf {
 
 impl Daemon {
     /// Tells those who may know.
-    pub(crate) fn post(&self, store: &Path) -> io::Result<Posted> {
+    pub(crate) fn post(&self, store: &Path) -> io::Result<DaemonFile> {
         let file = beside(store);
         let fresh = file.with_extension("daemon.new");
         let _ = fs::remove_file(&fresh);
@@ -64,7 +64,7 @@ impl Daemon {
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
         writing.write_all(&serde_json::to_vec(self)?)?;
         fs::rename(&fresh, &file)?;
-        Ok(Posted { file, pid: self.pid })
+        Ok(DaemonFile { file, pid: self.pid })
     }
 
     /// The daemon that owns this store. One that is gone left its word behind, and somebody else may

@@ -1,5 +1,5 @@
-//! `paceline demo`: the same work done naively and by Paceline, on built-in services that behave
-//! like real ones.
+//! `paceline demo`: the same work done naively and by Paceline, against built-in mock upstreams that
+//! behave like real ones.
 
 mod books;
 mod naive;
@@ -9,8 +9,8 @@ mod process;
 mod score;
 mod screen;
 mod serve;
-mod services;
 mod table;
+mod upstreams;
 mod view;
 mod waiting;
 mod wanted;
@@ -27,80 +27,80 @@ use tempfile::TempDir;
 use crate::exit::Exit;
 use crate::follow::worst;
 use crate::output::{data, say};
-use crate::serve::Heard;
+use crate::serve::DaemonSignals;
 use play::Play;
 use score::Score;
 use screen::Screen;
-use services::Services;
+use upstreams::Upstreams;
 
-/// It ends by then, on the busiest machine.
+/// The most time that the demo may take.
 const AT_MOST: Duration = Duration::from_secs(57);
 
-/// What `paceline demo` takes.
+/// Show the same work done naively and by Paceline.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Stay afterwards: a daemon with these services behind its lanes, until Ctrl-C
+    /// Afterwards, run a daemon with a lane for each of these upstreams, until Ctrl-C
     #[arg(long)]
     serve: bool,
-    /// Be the worker process of a demo, on this store
-    #[arg(long, hide = true, value_name = "FILE", requires = "services")]
+    /// Run as the worker process of a demo, on this store
+    #[arg(long, hide = true, value_name = "FILE", requires = "upstreams")]
     worker: Option<PathBuf>,
-    /// Where its services listen
+    /// The addresses of the mock upstreams
     #[arg(long, hide = true, value_name = "ADDRESS", num_args = 1..)]
-    services: Vec<SocketAddr>,
+    upstreams: Vec<SocketAddr>,
 }
 
 /// Runs to its end, or until Ctrl-C.
 pub fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     if let Some(store) = &arguments.worker {
-        return worker::run(store, &arguments.services);
+        return worker::run(store, &arguments.upstreams);
     }
-    // The services have a thread of their own: they are somebody else's.
+    // The mock upstreams have a thread of their own, as if they ran elsewhere.
     let elsewhere =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let services = elsewhere.block_on(Services::start())?;
+    let upstreams = elsewhere.block_on(Upstreams::start())?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let exit = runtime.block_on(show(&services, arguments));
-    // What is still open belongs to clients that do not matter any more.
+    let exit = runtime.block_on(show(&upstreams, arguments));
+    // Connections that are still open belong to clients that are not served any more.
     runtime.shutdown_timeout(Duration::from_secs(1));
     exit
 }
 
-/// The play, what it came to, and what is asked for beyond it.
-async fn show(services: &Services, arguments: &Arguments) -> anyhow::Result<Exit> {
+/// Runs the play, prints its result, and then the daemon if asked to.
+async fn show(upstreams: &Upstreams, arguments: &Arguments) -> anyhow::Result<Exit> {
     let mut screen = Screen::new();
-    // Ctrl-C, or the wish of another program, or a terminal that is gone.
-    let mut signals = Heard::without_reload()?;
+    // Ctrl-C, SIGTERM, or a closed terminal.
+    let mut signals = DaemonSignals::without_reload()?;
     let told = tokio::select! {
-        told = tokio::time::timeout(AT_MOST, tell(services, &mut screen)) => match told {
+        told = tokio::time::timeout(AT_MOST, perform(upstreams, &mut screen)) => match told {
             Ok(told) => told.map(Some),
-            Err(_) => Err(anyhow!("not done after {AT_MOST:?}: this machine is too busy, try again")),
+            Err(_) => Err(anyhow!("not finished after {AT_MOST:?}: this machine is too busy, try again")),
         },
         _ = signals.end() => Ok(None),
     };
     screen.clear();
     let Some(told) = told? else {
-        say("stopped; its process is gone and its store too: nothing is left behind");
+        say("stopped; its worker process and its store are removed");
         return Ok(Exit::Interrupted);
     };
     screen.part();
     data(&told.text)?;
     let mut exit = told.exit;
     if arguments.serve {
-        let ended = serve::run(&store(&told.directory), &services.paced, signals).await?;
+        let ended = serve::run(&store(&told.directory), &upstreams.paced, signals).await?;
         exit = worst([exit, ended]);
         drop(told.directory);
-        say("stopped; its store is gone: nothing is left behind");
+        say("stopped; its store is removed");
     }
     Ok(exit)
 }
 
-/// What the play came to.
-struct Told {
+/// The result of the play.
+struct Ending {
     text: String,
     exit: Exit,
-    /// Where its store is, for as long as this is kept.
+    /// The directory of its store, removed when this is dropped.
     directory: TempDir,
 }
 
@@ -108,16 +108,17 @@ fn store(directory: &TempDir) -> PathBuf {
     directory.path().join("demo.db")
 }
 
-/// The whole play. Dropped half-way it leaves no process and no directory.
-async fn tell(services: &Services, screen: &mut Screen) -> anyhow::Result<Told> {
+/// Runs the whole play. Dropped half-way, it leaves no process and no directory behind.
+async fn perform(upstreams: &Upstreams, screen: &mut Screen) -> anyhow::Result<Ending> {
     let directory = tempfile::Builder::new().prefix("paceline-demo-").tempdir();
-    let directory = directory.context("no directory for the demo's store: set TMPDIR to one")?;
-    let mut play = Play::new(services, screen);
+    let directory =
+        directory.context("cannot create a directory for the demo's store: set TMPDIR")?;
+    let mut play = Play::new(upstreams, screen);
     let naive = play.naive().await;
     let paced = play.paced(&store(&directory)).await?;
     let table = table::table(&naive, &paced, play.wanted.len());
     let sentences = play.books.sentences(&play.wanted, &paced.scores);
     let flaws = Score::all(&paced.scores).broken + play.books.lost(&play.wanted) + play.books.twice;
     let exit = if flaws == 0 { Exit::Done } else { Exit::Failed };
-    Ok(Told { text: format!("{table}\n{sentences}"), exit, directory })
+    Ok(Ending { text: format!("{table}\n{sentences}"), exit, directory })
 }

@@ -12,8 +12,8 @@ use paceline_apps::request::{Endpoints, HttpWorker};
 use paceline_server::Kinds;
 use paceline_store::{Sqlite, Store as _};
 
-use crate::config::{Config, Surroundings};
-use crate::exit::Later;
+use crate::config::{Config, Environment};
+use crate::exit::TryLater;
 use crate::output::say;
 use crate::tools::Renew;
 
@@ -24,7 +24,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// What the engine is started for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum For {
+pub(crate) enum Purpose {
     /// Rosters are run.
     Rosters,
     /// Calls are made, but no roster is run.
@@ -42,9 +42,9 @@ pub(crate) struct Live {
 impl Live {
     /// From now on the tools work by this configuration. A name that it no longer has stays as it was
     /// until the next start: work may wait for it.
-    pub(crate) fn renew(&self, config: &Config, what: For) -> anyhow::Result<()> {
+    pub(crate) fn renew(&self, config: &Config, purpose: Purpose) -> anyhow::Result<()> {
         // A command that only looks sends nothing, and may well have none of the secrets.
-        let looks = what == For::Looking;
+        let looks = purpose == Purpose::Looking;
         self.endpoints.add(if looks { config.addresses() } else { config.endpoints()? });
         self.renews.iter().for_each(|renew| renew(config));
         Ok(())
@@ -59,7 +59,7 @@ pub(crate) struct Engine {
 }
 
 /// The lanes, groups and settings of the configuration, and what its tools add.
-fn builder(config: &Config, what: For, kinds: &Kinds) -> Builder {
+fn builder(config: &Config, purpose: Purpose, kinds: &Kinds) -> Builder {
     let mut builder = Paceline::open(&config.store_path);
     for lane in &config.lanes {
         builder = builder.lane(Lane::with_limits(&lane.name, lane.limits.clone()));
@@ -68,8 +68,8 @@ fn builder(config: &Config, what: For, kinds: &Kinds) -> Builder {
         builder = builder.group(Group::with_limits(name, limits.clone()));
     }
     builder = kinds.register(builder);
-    builder = config.tools.each().fold(builder, |builder, tool| tool.add_to(builder, what));
-    if what == For::Looking {
+    builder = config.tools.each().fold(builder, |builder, tool| tool.add_to(builder, purpose));
+    if purpose == Purpose::Looking {
         builder = builder.at_rest();
     }
     if config.accept_older {
@@ -83,17 +83,17 @@ fn builder(config: &Config, what: For, kinds: &Kinds) -> Builder {
 }
 
 /// Starts an engine. A store that somebody else has is waited for, for a while.
-pub(crate) async fn start(config: &Config, what: For) -> anyhow::Result<Paceline> {
-    Ok(start_with(config, what, |builder| builder).await?.pace)
+pub(crate) async fn start(config: &Config, purpose: Purpose) -> anyhow::Result<Paceline> {
+    Ok(start_with(config, purpose, |builder| builder).await?.pace)
 }
 
 /// The same, with something added to it.
 pub(crate) async fn start_with(
     config: &Config,
-    what: For,
+    purpose: Purpose,
     mut add: impl FnMut(Builder) -> Builder,
 ) -> anyhow::Result<Engine> {
-    if config.store_path == Surroundings::of_process().store_path()
+    if config.store_path == Environment::of_process().store_path()
         && let Some(directory) = config.store_path.parent()
     {
         std::fs::create_dir_all(directory)
@@ -104,11 +104,11 @@ pub(crate) async fn start_with(
     let http = Arc::new(HttpWorker::new(endpoints.clone(), &proxies));
     let (kinds, renews) = config.tools.build(&http);
     let live = Live { endpoints, renews };
-    live.renew(config, what)?;
+    live.renew(config, purpose)?;
     let mut waited = Duration::ZERO;
     loop {
-        let builder = builder(config, what, &kinds);
-        let started = match end_leftovers(config, what).await {
+        let builder = builder(config, purpose, &kinds);
+        let started = match end_leftovers(config, purpose).await {
             Ok(gone) => add(builder).forget_notes(gone).start(),
             Err(error) => Err(error.into()),
         };
@@ -126,7 +126,7 @@ pub(crate) async fn start_with(
                 if waited >= PATIENCE {
                     let hint = "while `serve` and `services run` have the store, other commands \
                                 ask them; this process cannot be asked";
-                    return Err(Later(format!("{error} ({hint})")).into());
+                    return Err(TryLater(format!("{error} ({hint})")).into());
                 }
             }
             started => return Ok(Engine { pace: started?, kinds, live }),
@@ -138,8 +138,8 @@ pub(crate) async fn start_with(
 
 /// Ends what an earlier process left running, before anything may take its place on its lane (S3,
 /// L5). Returns the notes that told of it.
-async fn end_leftovers(config: &Config, what: For) -> Result<Vec<Arc<str>>, StoreError> {
-    if what == For::Looking || !config.store_path.exists() {
+async fn end_leftovers(config: &Config, purpose: Purpose) -> Result<Vec<Arc<str>>, StoreError> {
+    if purpose == Purpose::Looking || !config.store_path.exists() {
         return Ok(Vec::new());
     }
     // Held while they end: nobody else starts anything meanwhile.

@@ -34,7 +34,7 @@ pub struct Usage(pub String);
 /// Something that is worth trying later.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct Later(pub String);
+pub struct TryLater(pub String);
 
 /// The exit that an error stands for.
 pub fn exit_of(error: &anyhow::Error) -> Exit {
@@ -44,7 +44,7 @@ pub fn exit_of(error: &anyhow::Error) -> Exit {
     };
     if error.is::<ConfigError>() || error.is::<Usage>() {
         Exit::Usage
-    } else if error.is::<Later>() {
+    } else if error.is::<TryLater>() {
         Exit::Deferred
     } else if error.chain().any(closed) {
         // Whoever read our output has seen enough, as with `| head`.

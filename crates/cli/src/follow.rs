@@ -8,7 +8,7 @@ use tokio::signal::unix::SignalKind;
 use tokio::time::Instant;
 
 use crate::client::Client;
-use crate::exit::{Exit, Later};
+use crate::exit::{Exit, TryLater};
 use crate::interrupt::Signals;
 use crate::output::say;
 use crate::table::{clock, items, plain, text};
@@ -90,7 +90,7 @@ async fn all_finished(
 ) -> anyhow::Result<()> {
     look(client, jobs).await?;
     if !client.runs_jobs() && !jobs.iter().all(finished) {
-        return Err(Later(NOTHING_RUNS.to_string()).into());
+        return Err(TryLater(NOTHING_RUNS.to_string()).into());
     }
     let mut silence = std::pin::pin!(tokio::time::sleep(silence));
     let mut told = false;
@@ -116,10 +116,11 @@ async fn all_finished(
 
 /// A daemon that goes away while a job is followed has stopped.
 fn stopped(error: anyhow::Error) -> anyhow::Error {
-    match error.downcast::<Later>() {
-        Ok(Later(why)) => {
+    match error.downcast::<TryLater>() {
+        Ok(TryLater(why)) => {
             let goes_on = "unfinished jobs continue when a daemon runs again";
-            Later(format!("the process that runs the jobs has stopped ({why}): {goes_on}")).into()
+            TryLater(format!("the process that runs the jobs has stopped ({why}): {goes_on}"))
+                .into()
         }
         Err(error) => error,
     }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{CommandFactory, Parser, Subcommand};
-use paceline_cli::config::{Config, Surroundings, print};
+use paceline_cli::config::{Config, Environment, print};
 use paceline_cli::exit::Exit;
 use paceline_cli::output::{data, fail, say};
 use paceline_cli::tools::counted;
@@ -91,7 +91,7 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> anyhow::Result<Exit> {
     let config = || {
-        let mut config = Config::load(cli.config.as_deref(), &Surroundings::of_process())?;
+        let mut config = Config::load(cli.config.as_deref(), &Environment::of_process())?;
         config.accept_older = cli.accept_older;
         anyhow::Ok(config)
     };
@@ -118,7 +118,7 @@ fn run(cli: Cli) -> anyhow::Result<Exit> {
 }
 
 fn check(file: Option<&Path>) -> anyhow::Result<Exit> {
-    let config = Config::load(file, &Surroundings::of_process())?;
+    let config = Config::load(file, &Environment::of_process())?;
     let templates = config.lanes.iter().filter(|lane| lane.is_template()).count();
     let (lanes, groups) = (config.lanes.len() - templates, config.groups.len());
     let file = match &config.file {

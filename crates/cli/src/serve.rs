@@ -19,8 +19,8 @@ use tokio::signal::unix::SignalKind;
 use self::log::Form;
 pub(crate) use self::own::OwnPort;
 use crate::config::{Config, ServerConfig};
-use crate::daemon::{Daemon, Posted, new_token};
-use crate::engine::{Engine, For, start_with};
+use crate::daemon::{Daemon, DaemonFile, new_token};
+use crate::engine::{Engine, Purpose, start_with};
 use crate::exit::Usage;
 use crate::exit::{Exit, exit_of};
 use crate::interrupt::Signals;
@@ -57,12 +57,12 @@ pub fn run(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
     let exit = runtime.block_on(async {
         let mut listening = Listening::on(&config.server).await?;
         listening.speaks = log.form != Form::Json;
-        let mut signals = Heard::with_reload()?;
-        let up = tokio::select! {
-            up = Up::start(config, listening) => up?,
+        let mut signals = DaemonSignals::with_reload()?;
+        let daemon = tokio::select! {
+            daemon = RunningDaemon::start(config, listening) => daemon?,
             exit = signals.end() => return Ok(exit),
         };
-        up.attend(signals).await
+        daemon.attend(signals).await
     });
     // Connections that are still open belong to clients that are not served any more.
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -86,7 +86,7 @@ pub(crate) fn log_warnings() {
 pub(crate) struct Listening {
     listener: TcpListener,
     access: Access,
-    owner: Owner,
+    owner: OwnerToken,
     /// Whether it says in plain words what the log says too.
     speaks: bool,
 }
@@ -94,7 +94,7 @@ pub(crate) struct Listening {
 impl Listening {
     /// Takes the port, if nobody can reach it who may not.
     pub(crate) async fn on(server: &ServerConfig) -> anyhow::Result<Listening> {
-        let owner = Owner::new()?;
+        let owner = OwnerToken::new()?;
         let access = owner.access(server)?;
         let listen = server.listen;
         let listener = TcpListener::bind(listen).await;
@@ -106,13 +106,13 @@ impl Listening {
 }
 
 /// This machine's owner, who may do everything: a token that the file beside the store has.
-pub(crate) struct Owner {
+pub(crate) struct OwnerToken {
     token: String,
 }
 
-impl Owner {
-    fn new() -> anyhow::Result<Owner> {
-        Ok(Owner { token: new_token()? })
+impl OwnerToken {
+    fn new() -> anyhow::Result<OwnerToken> {
+        Ok(OwnerToken { token: new_token()? })
     }
 
     /// Who may ask, the owner included; without tokens, everybody on this machine.
@@ -140,7 +140,7 @@ impl Owner {
     }
 
     /// Says beside the store where this process is asked.
-    fn post(&self, config: &Config, address: SocketAddr) -> anyhow::Result<Posted> {
+    fn post(&self, config: &Config, address: SocketAddr) -> anyhow::Result<DaemonFile> {
         let (pid, token) = (std::process::id(), Some(self.token.clone()));
         let config_file = config.file.as_deref().and_then(|file| file.canonicalize().ok());
         let daemon = Daemon { pid, address, config: config_file, token };
@@ -149,25 +149,28 @@ impl Owner {
 }
 
 /// A daemon that is up.
-pub(crate) struct Up {
+pub(crate) struct RunningDaemon {
     config: Config,
     engine: Engine,
     server: Server,
     /// Until it is attended.
     listener: Option<TcpListener>,
     address: SocketAddr,
-    owner: Owner,
+    owner: OwnerToken,
     speaks: bool,
     /// Until it is on its way out.
-    posted: Option<Posted>,
+    daemon_file: Option<DaemonFile>,
 }
 
-impl Up {
+impl RunningDaemon {
     /// Opens the store and says where it listens. Whoever asks is answered from `attend` on.
-    pub(crate) async fn start(config: Config, listening: Listening) -> anyhow::Result<Up> {
+    pub(crate) async fn start(
+        config: Config,
+        listening: Listening,
+    ) -> anyhow::Result<RunningDaemon> {
         let Listening { listener, access, owner, speaks } = listening;
         let address = listener.local_addr()?;
-        let engine = start_with(&config, For::Rosters, |builder| {
+        let engine = start_with(&config, Purpose::Rosters, |builder| {
             let builder = builder.keep_events(u64::from(config.server.keep_events));
             with_watchdog(builder)
         });
@@ -175,7 +178,7 @@ impl Up {
         let terms = Terms { access, max_body: config.server.max_body() };
         let server = Server::new(engine.pace.clone(), engine.kinds.clone(), terms);
         // Tokens may come with a reload: the owner's is there from the beginning.
-        let posted = owner.post(&config, address)?;
+        let daemon_file = owner.post(&config, address)?;
         let parked = engine.pace.summary().await?.parked;
         if parked > 0 {
             tracing::warn!(parked, "parked calls: their lane or kind is not configured");
@@ -186,7 +189,16 @@ impl Up {
         }
         let _ = sd_notify::notify(false, &[NotifyState::Ready]);
         let listener = Some(listener);
-        Ok(Up { config, engine, server, listener, address, owner, speaks, posted: Some(posted) })
+        Ok(RunningDaemon {
+            config,
+            engine,
+            server,
+            listener,
+            address,
+            owner,
+            speaks,
+            daemon_file: Some(daemon_file),
+        })
     }
 
     /// Where it listens.
@@ -195,7 +207,7 @@ impl Up {
     }
 
     /// Answers whoever asks, until a signal ends it.
-    pub(crate) async fn attend(mut self, mut signals: Heard) -> anyhow::Result<Exit> {
+    pub(crate) async fn attend(mut self, mut signals: DaemonSignals) -> anyhow::Result<Exit> {
         let connections = room_for(self.config.server.connections as usize);
         let bounds = Bounds { connections, ..Bounds::default() };
         let (server, mut exit) = (self.server.clone(), Ok(Exit::Done));
@@ -206,7 +218,7 @@ impl Up {
     }
 
     /// Waits until the process is asked to stop, and stops.
-    async fn end(&mut self, signals: &mut Heard) -> anyhow::Result<Exit> {
+    async fn end(&mut self, signals: &mut DaemonSignals) -> anyhow::Result<Exit> {
         let exit = loop {
             tokio::select! {
                 () = signals.terminate.next() => break Exit::Done,
@@ -217,7 +229,7 @@ impl Up {
         };
         self.server.stopping();
         // From here on the store is what others wait for, and then the next daemon's word counts.
-        drop(self.posted.take());
+        drop(self.daemon_file.take());
         let _ = sd_notify::notify(false, &[NotifyState::Stopping]);
         let grace = self.config.server.grace;
         tracing::info!(grace_s = Duration::from(grace).as_secs(), "stopping");
@@ -268,25 +280,25 @@ pub(crate) fn all_files() -> u64 {
 }
 
 /// The signals that a daemon hears.
-pub(crate) struct Heard {
+pub(crate) struct DaemonSignals {
     terminate: Signals,
     interrupt: Signals,
     reload: Signals,
 }
 
-impl Heard {
+impl DaemonSignals {
     /// SIGHUP has the configuration read again.
-    fn with_reload() -> std::io::Result<Heard> {
-        Heard::new(&[SignalKind::terminate()], &[SignalKind::hangup()])
+    fn with_reload() -> std::io::Result<DaemonSignals> {
+        DaemonSignals::new(&[SignalKind::terminate()], &[SignalKind::hangup()])
     }
 
     /// There is nothing to read again: SIGHUP is a terminal that is gone.
-    pub(crate) fn without_reload() -> std::io::Result<Heard> {
-        Heard::new(&[SignalKind::terminate(), SignalKind::hangup()], &[])
+    pub(crate) fn without_reload() -> std::io::Result<DaemonSignals> {
+        DaemonSignals::new(&[SignalKind::terminate(), SignalKind::hangup()], &[])
     }
 
-    fn new(terminate: &[SignalKind], reload: &[SignalKind]) -> std::io::Result<Heard> {
-        Ok(Heard {
+    fn new(terminate: &[SignalKind], reload: &[SignalKind]) -> std::io::Result<DaemonSignals> {
+        Ok(DaemonSignals {
             terminate: Signals::new(terminate)?,
             interrupt: Signals::new(&[SignalKind::interrupt()])?,
             reload: Signals::new(reload)?,
@@ -302,7 +314,7 @@ impl Heard {
     }
 }
 
-async fn stop(pace: &Paceline, grace: Duration, signals: &mut Heard) -> anyhow::Result<()> {
+async fn stop(pace: &Paceline, grace: Duration, signals: &mut DaemonSignals) -> anyhow::Result<()> {
     tokio::select! {
         stopped = pace.stop(grace) => return Ok(stopped?),
         _ = signals.end() => {}

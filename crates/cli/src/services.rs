@@ -24,7 +24,7 @@ use crate::client::{Client, part, with_client};
 use crate::config::Config;
 use crate::config::document::{Notes, Section};
 use crate::config::keys::Reference;
-use crate::engine::For;
+use crate::engine::Purpose;
 use crate::exit::Exit;
 use crate::form::{Form, Format};
 use crate::output::{data, say};
@@ -80,10 +80,10 @@ impl ToolSettings for Settings {
         vec![(self.services.len(), "service"), (self.rosters.len(), "roster")]
     }
 
-    fn add_to(&self, builder: Builder, what: For) -> Builder {
+    fn add_to(&self, builder: Builder, purpose: Purpose) -> Builder {
         let builder =
             self.services.iter().fold(builder, |builder, it| builder.service(it.service()));
-        if what == For::Calls {
+        if purpose == Purpose::Calls {
             return builder;
         }
         self.rosters.iter().fold(builder, |builder, it| builder.roster(it.roster()))

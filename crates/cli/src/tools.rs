@@ -15,7 +15,7 @@ use paceline_server::Kinds;
 use crate::config::Config;
 use crate::config::document::{Notes, Section};
 use crate::config::keys::Reference;
-use crate::engine::For;
+use crate::engine::Purpose;
 
 /// The settings of one tool. A method that a tool has no use for has a default.
 pub(crate) trait ToolSettings {
@@ -43,7 +43,7 @@ pub(crate) trait ToolSettings {
     }
 
     /// Adds its lanes, groups, services and rosters to an engine.
-    fn add_to(&self, builder: Builder, _what: For) -> Builder {
+    fn add_to(&self, builder: Builder, _purpose: Purpose) -> Builder {
         builder
     }
 

@@ -141,7 +141,7 @@ fn check_table(told: &str) -> u32 {
 fn check_lines(stderr: &str, jobs: u32) {
     assert!(!stderr.contains('\x1b'), "no terminal, no escapes: {stderr}");
     for part in [
-        "an interactive job comes to steady, where ",
+        "an interactive job arrives at steady, where ",
         "hung is left alone for ",
         "SIGKILL: process ",
         " unfinished jobs in the store, 0 lost",

@@ -40,8 +40,8 @@ impl Home {
         command
     }
 
-    fn run(&self, arguments: &[&str]) -> Told {
-        Told::of(&self.command(arguments).output().expect("it runs"))
+    fn run(&self, arguments: &[&str]) -> Exited {
+        Exited::of(&self.command(arguments).output().expect("it runs"))
     }
 
     /// What a command that ends well prints.
@@ -72,17 +72,17 @@ impl Home {
 
 /// What a command came to.
 #[derive(Debug)]
-struct Told {
+struct Exited {
     code: i32,
     stdout: String,
     stderr: String,
 }
 
-impl Told {
-    fn of(output: &Output) -> Told {
+impl Exited {
+    fn of(output: &Output) -> Exited {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let code = output.status.code().expect("it was not killed");
-        Told { code, stdout: text(&output.stdout), stderr: text(&output.stderr) }
+        Exited { code, stdout: text(&output.stdout), stderr: text(&output.stderr) }
     }
 }
 
@@ -109,8 +109,8 @@ impl Running {
     }
 
     /// Its exit code and what it still had to say.
-    fn ended(mut self) -> Told {
-        let mut told = Told { code: 0, stdout: String::new(), stderr: String::new() };
+    fn ended(mut self) -> Exited {
+        let mut told = Exited { code: 0, stdout: String::new(), stderr: String::new() };
         let mut stdout = self.child.stdout.take().expect("piped");
         std::io::Read::read_to_string(&mut stdout, &mut told.stdout).expect("text");
         std::io::Read::read_to_string(&mut self.stderr, &mut told.stderr).expect("text");
@@ -456,7 +456,7 @@ fn a_daemon_with_another_configuration_is_named() {
     let config = format!("[store]\npath = '{}'\n[lanes.other]\n", store.display());
     fs::write(other.path().join("paceline.toml"), config).expect("written");
     let mut command = home.command(&["lane", "ls"]);
-    let told = Told::of(&command.current_dir(other.path()).output().expect("it runs"));
+    let told = Exited::of(&command.current_dir(other.path()).output().expect("it runs"));
     assert_eq!(told.code, 0, "{told:?}");
     assert!(told.stderr.starts_with("asking process "), "{told:?}");
     assert!(home.run(&["lane", "ls"]).stderr.is_empty());

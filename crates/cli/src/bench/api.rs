@@ -1,5 +1,5 @@
-//! The daemon over HTTP, in a process of its own: submissions, each durable when it is answered, one
-//! at a time and in batches, and how soon a job can be looked at meanwhile.
+//! The daemon over HTTP, in a process of its own: submissions, single and batched, each durable when it
+//! is answered, and the time to read a job meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,19 +14,19 @@ use tokio::task::JoinSet;
 use super::daemon::{Daemon, post};
 use super::stopwatch::now;
 use super::{Figure, Target};
-use crate::upstream::Upstream;
+use crate::local::LocalServer;
 
 const CONNECTIONS: usize = 32;
 const SINGLES: usize = 60_000;
 const BATCHERS: usize = 8;
 const BATCHES: usize = 4_000;
 const BATCH: usize = 100;
-/// Clients of the event stream that hear nothing.
+/// Idle clients of the event stream.
 const LISTENERS: usize = 10_000;
-/// Looks at a job come this often.
+/// The interval between two reads of a job.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// A lane on which everything waits, and a queue that takes it all.
+/// A lane on which all jobs wait, and a queue with room for all of them.
 const CONFIG: &str = "\
 [store]
 path = \"bench.db\"
@@ -42,7 +42,7 @@ const JOB: &str = r#"{"kind":"http","lanes":["shop"],"payload":{"path":"/item/1"
 pub(crate) fn measure(scale: usize) -> anyhow::Result<Vec<Figure>> {
     let directory = tempfile::tempdir()?;
     let daemon = Daemon::start(&directory.path().join("posts"), CONFIG)?;
-    // Of its own: what the other one has freed would hide what listeners cost.
+    // A second daemon: memory that the first one has freed would hide the cost of listeners.
     let quiet = Daemon::start(&directory.path().join("listeners"), CONFIG)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -79,8 +79,8 @@ struct Looks {
     p99: Duration,
 }
 
-/// Posts the same again and again over one connection, until all are posted.
-async fn poster(daemon: Upstream, body: Arc<str>, left: Arc<AtomicU64>) -> anyhow::Result<()> {
+/// Posts the same body over one connection until all posts are done.
+async fn poster(daemon: LocalServer, body: Arc<str>, left: Arc<AtomicU64>) -> anyhow::Result<()> {
     let take =
         || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
     while take().is_ok() {
@@ -108,14 +108,14 @@ async fn posters(
     Ok((start.elapsed(), daemon.cpu()?.saturating_sub(cpu)))
 }
 
-/// Jobs one at a time, looked at meanwhile.
+/// Submits jobs one at a time, while a reader fetches a job.
 async fn singles(daemon: &Daemon, jobs: usize) -> anyhow::Result<(Lap, Looks)> {
     let over = Arc::new(AtomicBool::new(false));
     let mut watching = JoinSet::new();
     watching.spawn(look(daemon.client(), over.clone()));
     let (wall, cpu) = posters(daemon, CONNECTIONS, JOB.into(), jobs).await?;
     over.store(true, Ordering::Relaxed);
-    let looks = watching.join_next().await.context("somebody looks")??;
+    let looks = watching.join_next().await.context("the reader runs")??;
     Ok((Lap { jobs, wall, cpu }, looks?))
 }
 
@@ -125,7 +125,7 @@ async fn batches(daemon: &Daemon, batches: usize) -> anyhow::Result<Lap> {
     Ok(Lap { jobs: batches * BATCH, wall, cpu })
 }
 
-/// Megabytes that so many idle clients of the event stream cost.
+/// The memory that idle clients of the event stream cost, in megabytes.
 async fn listen(daemon: &Daemon, listeners: usize) -> anyhow::Result<f64> {
     crate::serve::all_files();
     let before = daemon.memory()?;
@@ -137,16 +137,16 @@ async fn listen(daemon: &Daemon, listeners: usize) -> anyhow::Result<f64> {
         open.push(stream);
     }
     for stream in &mut open {
-        let mut heard = [0; 512];
-        let length = stream.read(&mut heard).await?;
-        ensure!(heard[..length].starts_with(b"HTTP/1.1 200"), "no stream");
+        let mut head = [0; 512];
+        let length = stream.read(&mut head).await?;
+        ensure!(head[..length].starts_with(b"HTTP/1.1 200"), "no stream");
     }
     let after = daemon.memory()?;
     Ok(after.saturating_sub(before) as f64 / 1e6)
 }
 
-/// Looks at the first job again and again.
-async fn look(daemon: Upstream, over: Arc<AtomicBool>) -> anyhow::Result<Looks> {
+/// Reads the first job again and again.
+async fn look(daemon: LocalServer, over: Arc<AtomicBool>) -> anyhow::Result<Looks> {
     let mut spans = Vec::new();
     while !over.load(Ordering::Relaxed) || spans.len() < 10 {
         let start = now();

@@ -1,4 +1,4 @@
-//! SQLite without the engine: what a commit costs on this disk, in the same run.
+//! SQLite without the engine: the cost of a commit on this disk, in the same run.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,7 +18,7 @@ impl Bare {
         Ok(Bare(connection))
     }
 
-    /// Commits one row; says how long that took.
+    /// Commits one row, and returns the time it took.
     pub(super) fn commit(&mut self) -> anyhow::Result<Duration> {
         let start = now();
         let mut insert = self.0.prepare_cached("INSERT INTO rows (body) VALUES (?1)")?;

@@ -1,4 +1,4 @@
-//! The rules alone, in memory: what one call costs while many wait.
+//! The rules alone, in memory: the cost of one call while many wait.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use paceline_core::{
 use super::stopwatch::Stopwatch;
 use super::{Figure, Target};
 
-/// Calls that wait while the cost of one more is measured, and how many lanes they wait on.
+/// The number of waiting calls, and of the lanes they wait on.
 const SIZES: [(usize, usize); 3] = [(1_000, 100), (100_000, 10_000), (1_000_000, 10_000)];
 
-/// How long the events of one turn gather: about ten calls.
+/// The time between two turns: about ten calls.
 const TURN: Span = Span::millis(50);
 
 /// Kinds of work.
@@ -44,7 +44,7 @@ pub(crate) fn measure(scale: usize) -> Vec<Figure> {
     figures
 }
 
-/// Calls on their way through the rules, one virtual moment after another.
+/// Calls that pass through the rules on a virtual clock.
 struct Bench {
     core: Core,
     now: Now,
@@ -53,7 +53,7 @@ struct Bench {
     /// Rss calls per lane so far.
     rss: Vec<usize>,
     kinds: Vec<Arc<str>>,
-    /// Payload and value of all.
+    /// The payload and the value of all calls.
     value: paceline_core::Blob,
     roll: u64,
     running: Vec<AttemptId>,
@@ -68,8 +68,7 @@ impl Bench {
             Settings { max_waiting: all, lane_waiting: all, max_lanes: all, ..Settings::default() };
         let pool = NonZeroU32::new(1_000).expect("above zero");
         (settings.pool.base, settings.pool.max) = (pool, pool);
-        // Each lane opens about once in so many moments as there are lanes, with both a gap and
-        // windows in play.
+        // About one lane opens every 10 ms, whatever the number of lanes. Each has a gap and windows.
         let gap = Span::millis(10).times(lanes as u64);
         let window = |max: u32, gaps: u64| {
             let max = NonZeroU32::new(max).expect("above zero");
@@ -106,8 +105,8 @@ impl Bench {
         }
     }
 
-    /// Lets so many calls wait. Lanes come to life one after another over the span of a gap, as in
-    /// a program that has run for a while: else all would open in the same moment for ever.
+    /// Submits `waiting` calls. The lanes begin one after another over the span of a gap, as in a
+    /// program that has run for a while; otherwise all of them would always open at once.
     fn fill(&mut self, waiting: usize) {
         let mut plan = Plan::default();
         let lanes = self.lanes.len();
@@ -157,7 +156,7 @@ impl Bench {
         }
     }
 
-    /// As a turn takes it: what ended first, then what is new, then who goes next.
+    /// One turn: first the attempts that ended, then new calls, then the decision.
     fn turn(&mut self, plan: &mut Plan) {
         plan.clear();
         let ended = std::mem::take(&mut self.running);

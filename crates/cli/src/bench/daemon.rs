@@ -9,9 +9,9 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use hyper::Method;
 
-use crate::upstream::{Response, Upstream};
+use crate::local::{LocalServer, Response};
 
-/// A daemon that ends with the benchmark.
+/// A daemon that is killed when this is dropped.
 pub(super) struct Daemon {
     child: Child,
     pub(super) address: SocketAddr,
@@ -25,7 +25,7 @@ impl Drop for Daemon {
 }
 
 impl Daemon {
-    /// One with this configuration, in a new directory.
+    /// Starts one with this configuration, in a new directory.
     pub(super) fn start(directory: &Path, text: &str) -> anyhow::Result<Daemon> {
         std::fs::create_dir(directory)?;
         let config = directory.join("bench.toml");
@@ -44,18 +44,18 @@ impl Daemon {
     }
 
     /// A client of it, with connections of its own.
-    pub(super) fn client(&self) -> Upstream {
-        Upstream::new(self.address)
+    pub(super) fn client(&self) -> LocalServer {
+        LocalServer::new(self.address)
     }
 
-    /// Bytes of memory that the daemon has now.
+    /// The memory of the daemon, in bytes.
     pub(super) fn memory(&self) -> anyhow::Result<u64> {
         let statm = std::fs::read_to_string(format!("/proc/{}/statm", self.child.id()))?;
         let pages: u64 = statm.split_whitespace().nth(1).context("a field is missing")?.parse()?;
         Ok(pages * rustix::param::page_size() as u64)
     }
 
-    /// Processor time that the daemon has used.
+    /// The processor time of the daemon so far.
     pub(super) fn cpu(&self) -> anyhow::Result<Duration> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
         let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
@@ -66,9 +66,9 @@ impl Daemon {
     }
 }
 
-/// One request, and its response if that has the status that is expected.
+/// Sends one request, and checks the status of its response.
 pub(super) async fn post(
-    daemon: &Upstream,
+    daemon: &LocalServer,
     path: &str,
     body: &str,
     status: u16,

@@ -1,5 +1,5 @@
-//! Whole lives of jobs through SQLite: submitted from many tasks, acknowledged when durable, run by
-//! a trivial worker, reported. In the same run the same writes go straight into SQLite.
+//! Jobs through SQLite: submitted from many tasks, acknowledged when durable, run by a trivial worker,
+//! reported. For comparison, the same run makes the same writes directly to SQLite.
 
 use std::num::NonZeroU32;
 use std::path::Path;
@@ -44,7 +44,7 @@ fn payload() -> String {
     "x".repeat(198)
 }
 
-/// The engine at work. Says how long it took and in how many commits.
+/// Runs all jobs through the engine. Returns the time and the number of commits.
 fn engine(jobs: usize, path: &Path) -> anyhow::Result<(Lap, usize)> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async move {
@@ -92,8 +92,8 @@ fn engine(jobs: usize, path: &Path) -> anyhow::Result<(Lap, usize)> {
     })
 }
 
-/// The same writes to the same tables, straight into the store: each commit accepts and reserves
-/// one batch and finishes the one before, as the engine's do.
+/// Makes the same writes to the same tables, directly in the store. Each commit accepts and reserves
+/// one batch and finishes the previous one, as the commits of the engine do.
 fn raw(jobs: usize, batch: usize, path: &Path) -> anyhow::Result<Lap> {
     let mut store = Sqlite::open(path)?;
     let payload: Blob = serde_json::to_vec(&payload())?.into();

@@ -1,4 +1,4 @@
-//! Idle lanes while others hang (P5): how soon their calls start through the library, and how soon
+//! Idle lanes while other lanes hang (P5): the time until calls start through the library, and until
 //! the daemon grants permits and relays requests on them.
 
 mod daemon;
@@ -10,20 +10,20 @@ use anyhow::Context as _;
 
 use super::{Figure, Target};
 
-/// Lanes that hang at once.
+/// The numbers of lanes that hang at once.
 const HUNG: [usize; 3] = [1, 2, 50];
-/// Calls on each of them, and how many of them it may run at once.
+/// The calls on each of them, and the calls it may run at once.
 const CALLS_EACH: usize = 500;
 const IN_FLIGHT: u32 = 20;
 /// Idle lanes.
 const IDLE: usize = 5;
-/// Runs of which the median counts.
+/// The number of runs; the median counts.
 const LIBRARY_RUNS: usize = 5;
 const DAEMON_RUNS: usize = 3;
-/// How long a start or an answer may take before the benchmark gives up.
+/// How long a start or a response may take before the benchmark gives up.
 const GIVE_UP: Duration = Duration::from_secs(20);
 
-/// What the library and the daemon should keep to.
+/// The targets of the library and the daemon.
 const LIBRARY: Target = Target::AtMost(5.0);
 const DAEMON: Target = Target::AtMost(20.0);
 
@@ -44,8 +44,7 @@ pub(crate) fn measure(scale: usize) -> anyhow::Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// All loads in turn, and that several times, so that a noisy minute of the machine spoils no
-/// single one of them.
+/// Runs all loads in turn, several times, so that noise on the machine does not hit only one of them.
 fn in_turn<R>(
     loads: [Load; HUNG.len()],
     times: usize,
@@ -60,14 +59,14 @@ fn in_turn<R>(
     Ok(runs)
 }
 
-/// What one run has to do.
+/// The load of one run.
 #[derive(Clone, Copy)]
 struct Load {
     /// Lanes that hang.
     hung: usize,
     /// Calls that wait on each of them.
     calls_each: usize,
-    /// What the number of measured calls is divided by.
+    /// The divisor of the number of measured calls.
     scale: usize,
 }
 
@@ -77,7 +76,7 @@ impl Load {
     }
 }
 
-/// Spans, of which shares are asked.
+/// Measured spans.
 #[derive(Default)]
 struct Spans(Vec<Duration>);
 
@@ -91,16 +90,16 @@ impl Spans {
     }
 }
 
-/// `WHO_HUNG_p50_ms` and so on: of each share the median of all runs, and the worst of all.
+/// `SUBJECT_HUNG_p50_ms` and so on: the median of each percentile over all runs, and the worst of all.
 fn figures_of<R>(
-    who: &str,
+    subject: &str,
     hung: usize,
     runs: &mut [R],
     spans: impl Fn(&mut R) -> &mut Spans,
     target: Target,
 ) -> anyhow::Result<[Figure; 3]> {
     let figure = |what: &str, value, target| {
-        Figure::new("hung", format!("{who}_{hung}_{what}_ms"), value, "ms", target)
+        Figure::new("hung", format!("{subject}_{hung}_{what}_ms"), value, "ms", target)
     };
     let p50 = median(runs, |run| spans(run).percentile(50))?;
     let p99 = median(runs, |run| spans(run).percentile(99))?;
@@ -124,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_percentile_is_the_smallest_span_that_so_many_do_not_exceed() {
+    fn a_percentile_is_the_smallest_span_that_this_share_does_not_exceed() {
         let mut spans = Spans((1..=200).rev().map(Duration::from_millis).collect());
         let mut at = |percent| spans.percentile(percent).expect("spans") as u64;
         assert_eq!([at(50), at(99), at(100)], [100, 198, 200]);

@@ -1,5 +1,5 @@
-//! An idle engine: how soon a submitted job's worker starts, beside one bare commit of SQLite in the
-//! same run; and how late timers are.
+//! An idle engine: the time until the worker of a submitted job starts, compared with one bare commit
+//! of SQLite in the same run, and how late timers are.
 
 use std::time::{Duration, SystemTime};
 
@@ -68,7 +68,7 @@ async fn starts(
     for _ in 0..rounds {
         let submitted = now();
         let job = pace.submit(Job::new("stamp", "x").on(["lane"])).await?;
-        let started = told.recv().await.expect("the worker tells");
+        let started = told.recv().await.expect("the worker sends its start");
         starts.push(started.saturating_duration_since(submitted));
         job.report().await?;
         commits.push(bare.commit()?);
@@ -77,13 +77,13 @@ async fn starts(
     Ok((starts, commits))
 }
 
-/// A thread that waits as often and as long, and does nothing else: how late the machine makes it.
+/// The lateness of a bare thread that waits for the same moments: the share of the machine.
 fn bare_timers(count: usize) -> Vec<Duration> {
-    let (_tell, nobody) = std::sync::mpsc::channel::<()>();
+    let (_sender, silent) = std::sync::mpsc::channel::<()>();
     let first = now();
     let moments = (1..=count as u64).map(|n| first + Duration::from_millis(5 * n));
     let late = moments.map(|moment| {
-        let _ = nobody.recv_timeout(moment.saturating_duration_since(now()));
+        let _ = silent.recv_timeout(moment.saturating_duration_since(now()));
         now().saturating_duration_since(moment)
     });
     late.collect()
@@ -108,7 +108,7 @@ async fn timers(count: usize, path: &std::path::Path) -> anyhow::Result<Vec<Dura
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
     let first = SystemTime::now() + Duration::from_millis(500);
     let jobs = (0..count).map(|n| {
-        // 5 ms apart and a little uneven: each has a turn of its own.
+        // About 5 ms apart, so that each has a turn of its own.
         let due = first + Duration::from_micros(5_000 * n as u64 + 37 * (n as u64 % 50));
         let micros = due.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_micros();
         Job::new("stamp", &(micros as u64)).on(["lane"]).due(due)
@@ -118,7 +118,7 @@ async fn timers(count: usize, path: &std::path::Path) -> anyhow::Result<Vec<Dura
     }
     let mut late = Vec::with_capacity(count);
     while late.len() < count {
-        late.push(told.recv().await.expect("the worker tells"));
+        late.push(told.recv().await.expect("the worker sends its start"));
     }
     pace.stop(Duration::from_secs(5)).await?;
     Ok(late)

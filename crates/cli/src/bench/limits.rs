@@ -1,4 +1,5 @@
-//! Limits on real services, judged by the services' own logs: never passed, and really used.
+//! Limits against mock upstreams, measured by the upstreams' own logs: violations, and how much of the
+//! limits is used.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -14,19 +15,19 @@ use tokio::task::JoinSet;
 
 use super::stopwatch::Stopwatch;
 use super::{Figure, Target};
-use crate::upstream::Upstream;
+use crate::local::LocalServer;
 
-/// How long calls are watched, and how long at least.
+/// How long calls are watched, and the minimum with `--quick`.
 const WATCHED: Duration = Duration::from_secs(20);
 const WATCHED_AT_LEAST: Duration = Duration::from_secs(5);
-/// A call so much too early at its arrival is still in time: the wire delays one more than another.
+/// How much too early a call may arrive and still be in time: network delay varies.
 const ARRIVAL: Span = Span::millis(10);
-/// How long a service takes to answer.
+/// The latency of the upstreams.
 const LATENCY: Span = Span::millis(10);
-/// Workers, so that lanes wait for their limits and for nothing else.
+/// The slots of the pool: enough for lanes to wait only for their limits.
 const WORKERS: u32 = 64;
 
-/// What a service allows, and how much is wanted of it.
+/// The limits of an upstream, and the load on it.
 struct Plan {
     every: Option<&'static str>,
     limits: &'static [&'static str],
@@ -44,8 +45,8 @@ const fn plan(
     Plan { every, limits, in_flight, queued }
 }
 
-/// Twenty services: one with ten thousand calls queued, four more with always something to do, the
-/// others with a call now and then.
+/// Twenty upstreams: one with ten thousand queued calls, four more that are always busy, the others
+/// with a call now and then.
 const PLANS: [Plan; 20] = [
     plan(Some("100ms"), &["1000/min"], 2, 10_000),
     plan(None, &["10/s"], 10, 1_000),
@@ -95,16 +96,16 @@ impl Plan {
 
 pub(crate) fn measure(scale: usize) -> anyhow::Result<Vec<Figure>> {
     let watched = (WATCHED / u32::try_from(scale)?).max(WATCHED_AT_LEAST);
-    // The services have a thread of their own, so that none of their moments is ours.
-    let services =
+    // The upstreams have a thread of their own, so that they do not delay the engine.
+    let upstreams =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let mocks = services.block_on(start_services())?;
+    let mocks = upstreams.block_on(start_upstreams())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let (seen, waits) = runtime.block_on(watch(&mocks, watched))?;
     Ok(figures(&seen, waits))
 }
 
-/// A service under measurement.
+/// An upstream under measurement.
 struct Watched {
     name: String,
     mock: Mock,
@@ -112,17 +113,17 @@ struct Watched {
     watch: Stopwatch,
 }
 
-async fn start_services() -> anyhow::Result<Vec<Watched>> {
+async fn start_upstreams() -> anyhow::Result<Vec<Watched>> {
     let mut mocks = Vec::new();
     for (number, plan) in PLANS.iter().enumerate() {
         let watch = Stopwatch::start();
-        let mock = Mock::start(plan.behaviour()?).await.context("no port for a service")?;
-        mocks.push(Watched { name: format!("service-{number:02}"), mock, watch });
+        let mock = Mock::start(plan.behaviour()?).await.context("no port for a mock upstream")?;
+        mocks.push(Watched { name: format!("upstream-{number:02}"), mock, watch });
     }
     Ok(mocks)
 }
 
-/// What one service had seen when its time was over.
+/// The calls that one upstream had seen at the end.
 struct Seen {
     behaviour: Behaviour,
     saturated: bool,
@@ -131,10 +132,10 @@ struct Seen {
     violations: usize,
 }
 
-/// How long calls on idle, open lanes took to be sent, by our own clock on both sides.
+/// How long calls on idle, open lanes took to be sent. Both moments are measured in this process.
 #[derive(Default)]
 struct Waits {
-    /// From the moment the caller was told that the job is accepted.
+    /// From the moment the caller learned that the job is accepted.
     accepted: Vec<Span>,
     /// From the moment the caller submitted it, so with the commit that makes it durable.
     submitted: Vec<Span>,
@@ -142,9 +143,9 @@ struct Waits {
 
 async fn watch(mocks: &[Watched], watched: Duration) -> anyhow::Result<(Vec<Seen>, Waits)> {
     let directory = tempfile::tempdir().context("no directory for a store")?;
-    let asking = Asking::new(mocks);
+    let worker = UpstreamWorker::new(mocks);
     let mut builder = Paceline::open(directory.path().join("limits.db"))
-        .worker("ask", asking.clone())
+        .worker("ask", worker.clone())
         .workers(WORKERS, WORKERS)
         .settings(|settings| {
             let waiting = NonZeroU32::new(100_000).expect("above zero");
@@ -163,12 +164,12 @@ async fn watch(mocks: &[Watched], watched: Duration) -> anyhow::Result<(Vec<Seen
     let mut callers: JoinSet<anyhow::Result<()>> = JoinSet::new();
     for (watched, plan) in mocks.iter().zip(&PLANS).filter(|(_, plan)| plan.queued == 0) {
         let behaviour = plan.behaviour()?;
-        callers.spawn(trickle(pace.clone(), watched.name.clone(), behaviour, asking.clone()));
+        callers.spawn(trickle(pace.clone(), watched.name.clone(), behaviour, worker.clone()));
     }
     tokio::time::sleep(watched).await;
     let seen = mocks.iter().zip(&PLANS).map(|(watched, plan)| seen(watched, plan));
     let seen = seen.collect::<anyhow::Result<Vec<Seen>>>()?;
-    let waits = std::mem::take(&mut *asking.waits());
+    let waits = std::mem::take(&mut *worker.waits());
     // A caller ends only when something went wrong.
     while let Some(ended) = callers.try_join_next() {
         ended??;
@@ -192,25 +193,25 @@ async fn trickle(
     pace: Paceline,
     lane: String,
     behaviour: Behaviour,
-    asking: Asking,
+    worker: UpstreamWorker,
 ) -> anyhow::Result<()> {
     let spread =
         behaviour.limits.iter().map(|rate| Span(rate.per.0.div_ceil(rate.max.get().into())));
     let apart = spread.chain(behaviour.every).max().unwrap_or_default();
     let mut roll = lane.bytes().fold(7, |roll: u64, byte| roll * 31 + u64::from(byte));
     loop {
-        let submitted_at = asking.now();
+        let submitted_at = worker.now();
         let job = pace.submit(Job::new("ask", &()).on([&lane])).await?;
-        let accepted_at = asking.now();
+        let accepted_at = worker.now();
         let report = job.report().await?;
         let call = report.calls.first().context("a job of one call")?;
         let CallOutcome::Done { value, .. } = &call.outcome else {
             bail!("a call ended without an answer: {call}");
         };
         let sent_at: Time = serde_json::from_slice(value)?;
-        asking.waits().submitted.push(sent_at.since(submitted_at));
+        worker.waits().submitted.push(sent_at.since(submitted_at));
         // Often zero: workers start before callers are answered.
-        asking.waits().accepted.push(sent_at.since(accepted_at));
+        worker.waits().accepted.push(sent_at.since(accepted_at));
         roll = roll.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         tokio::time::sleep((apart + Span::millis(5 + (roll >> 33) % 100)).into()).await;
     }
@@ -218,18 +219,18 @@ async fn trickle(
 
 /// The worker: one real request per attempt.
 #[derive(Clone)]
-struct Asking {
-    services: Arc<BTreeMap<String, Upstream>>,
+struct UpstreamWorker {
+    upstreams: Arc<BTreeMap<String, LocalServer>>,
     watch: Stopwatch,
     waits: Arc<Mutex<Waits>>,
 }
 
-impl Asking {
-    fn new(mocks: &[Watched]) -> Asking {
-        let services = mocks.iter();
-        let services = services.map(|one| (one.name.clone(), Upstream::new(one.mock.addr())));
-        let (services, waits) = (Arc::new(services.collect()), Arc::default());
-        Asking { services, watch: Stopwatch::start(), waits }
+impl UpstreamWorker {
+    fn new(mocks: &[Watched]) -> UpstreamWorker {
+        let upstreams = mocks.iter();
+        let upstreams = upstreams.map(|one| (one.name.clone(), LocalServer::new(one.mock.addr())));
+        let (upstreams, waits) = (Arc::new(upstreams.collect()), Arc::default());
+        UpstreamWorker { upstreams, watch: Stopwatch::start(), waits }
     }
 
     fn now(&self) -> Time {
@@ -241,11 +242,11 @@ impl Asking {
     }
 }
 
-impl Worker for Asking {
+impl Worker for UpstreamWorker {
     async fn run(&self, call: Call) -> Work {
-        let service = self.services.get(call.lane()).expect("every lane has its service");
+        let upstream = self.upstreams.get(call.lane()).expect("every lane has an upstream");
         let mut sent_at = Time::ZERO;
-        let response = service.attempt(&call, "/", || sent_at = self.now()).await?;
+        let response = upstream.attempt(&call, "/", || sent_at = self.now()).await?;
         if response.status == 200 { Outcome::done(sent_at) } else { response.refused(&call) }
     }
 
@@ -293,7 +294,7 @@ impl Seen {
         gap.into_iter().chain(windows)
     }
 
-    /// By how much the shortest of all spans that a limit asks for was too short at arrival.
+    /// The largest time by which calls arrived closer together than a limit allows.
     fn shortfall(&self) -> Span {
         let short = self.spacings().flat_map(|(back, per)| {
             let pairs = self.arrivals.iter().skip(back).zip(&self.arrivals);
@@ -319,7 +320,7 @@ impl Seen {
         ideal.0 as f64 / real.0 as f64
     }
 
-    /// When the next call may begin after those that did.
+    /// The earliest moment of the next call after these.
     fn opening(&self, begun: &[Time], first: Time) -> Time {
         let openings = self.spacings().filter_map(|(back, per)| {
             let place = begun.len().checked_sub(back)?;

@@ -1,4 +1,4 @@
-//! Opening a store in which very many jobs wait: how long until it works, and what they weigh.
+//! Opening a store with a million waiting jobs: the time until the engine answers, and the memory.
 
 use std::num::NonZeroU32;
 use std::path::Path;
@@ -35,7 +35,7 @@ pub(crate) fn measure(scale: usize) -> anyhow::Result<Vec<Figure>> {
     ])
 }
 
-/// What one process saw that opened the store and had never seen a job before.
+/// The measurements of a process that opened the store.
 struct Opened {
     jobs: usize,
     seconds: f64,
@@ -45,13 +45,14 @@ struct Opened {
 /// Opens the store in a process of its own: memory that this one used and gave back to its
 /// allocator would hide what the jobs need.
 fn reopened(file: &Path) -> anyhow::Result<Opened> {
-    let program = std::env::current_exe().context("this program cannot be found again")?;
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut command = Command::new(program);
     command.args(["bench", "recover", "--reopen"]).arg(file).stderr(Stdio::inherit());
-    let output = command.output().context("this program cannot be started again")?;
+    let output = command.output().context("cannot start this program again")?;
     ensure!(output.status.success(), "the process that opens the store failed");
     let told: serde_json::Value = serde_json::from_slice(&output.stdout)?;
-    let whole = |name: &str| told[name].as_u64().with_context(|| format!("no `{name}` was told"));
+    let whole =
+        |name: &str| told[name].as_u64().with_context(|| format!("the result has no `{name}`"));
     Ok(Opened {
         jobs: usize::try_from(whole("jobs")?)?,
         seconds: whole("micros")? as f64 / 1e6,
@@ -59,8 +60,8 @@ fn reopened(file: &Path) -> anyhow::Result<Opened> {
     })
 }
 
-/// The measuring half: from opening the file to the end of the first turn, which is when the
-/// engine answers. Tells what [`reopened`] reads.
+/// The measuring half: from opening the file to the end of the first turn, when the engine answers.
+/// Returns the JSON that [`reopened`] reads.
 pub(crate) fn reopen(file: &Path) -> anyhow::Result<String> {
     runtime()?.block_on(async {
         let builder = engine(file);
@@ -75,7 +76,7 @@ pub(crate) fn reopen(file: &Path) -> anyhow::Result<String> {
     })
 }
 
-/// Lets so many jobs be accepted on lanes that are paused, so that all of them wait.
+/// Submits `jobs` jobs on paused lanes, so that all of them wait.
 async fn fill(file: &Path, jobs: usize) -> anyhow::Result<()> {
     let pace = engine(file).start()?;
     for lane in 0..LANES {
@@ -116,7 +117,8 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 /// Bytes of this process in memory: everything, the store's page cache and the program's own
 /// pages included.
 fn resident() -> anyhow::Result<u64> {
-    let statm = std::fs::read_to_string("/proc/self/statm").context("no /proc to ask")?;
+    let statm =
+        std::fs::read_to_string("/proc/self/statm").context("cannot read /proc/self/statm")?;
     let pages: u64 = statm.split(' ').nth(1).context("`statm` has a second field")?.parse()?;
     Ok(pages * rustix::param::page_size() as u64)
 }

@@ -8,7 +8,7 @@ const FILE: &str = "paceline.toml";
 
 /// The part of the environment that decides where files are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Surroundings {
+pub struct Environment {
     /// The file that `PACELINE_CONFIG` names.
     pub named: Option<PathBuf>,
     /// The directory that holds a `paceline.toml` if there is no other.
@@ -19,9 +19,9 @@ pub struct Surroundings {
     pub state_home: Option<PathBuf>,
 }
 
-impl Surroundings {
+impl Environment {
     /// The environment of this process.
-    pub fn of_process() -> Surroundings {
+    pub fn of_process() -> Environment {
         let path = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let home = path("HOME");
         let directory = |name, below_home: &str| {
@@ -29,7 +29,7 @@ impl Surroundings {
             let set = path(name).filter(|path| path.is_absolute());
             set.or_else(|| home.as_ref().map(|home| home.join(below_home)))
         };
-        Surroundings {
+        Environment {
             named: path("PACELINE_CONFIG"),
             working: PathBuf::new(),
             config_home: directory("XDG_CONFIG_HOME", ".config"),
@@ -64,18 +64,18 @@ mod tests {
         let here = directory.path().join("here");
         std::fs::create_dir_all(home.join("paceline")).expect("created");
         std::fs::create_dir_all(&here).expect("created");
-        let mut surroundings = Surroundings {
+        let mut environment = Environment {
             working: here.clone(),
             config_home: Some(home.clone()),
-            ..Surroundings::default()
+            ..Environment::default()
         };
-        assert_eq!(surroundings.file(None), None);
+        assert_eq!(environment.file(None), None);
         std::fs::write(home.join("paceline/paceline.toml"), "").expect("written");
-        assert_eq!(surroundings.file(None), Some(home.join("paceline/paceline.toml")));
+        assert_eq!(environment.file(None), Some(home.join("paceline/paceline.toml")));
         std::fs::write(here.join("paceline.toml"), "").expect("written");
-        assert_eq!(surroundings.file(None), Some(here.join("paceline.toml")));
-        surroundings.named = Some("env.toml".into());
-        assert_eq!(surroundings.file(None), Some("env.toml".into()));
-        assert_eq!(surroundings.file(Some(Path::new("arg.toml"))), Some("arg.toml".into()));
+        assert_eq!(environment.file(None), Some(here.join("paceline.toml")));
+        environment.named = Some("env.toml".into());
+        assert_eq!(environment.file(None), Some("env.toml".into()));
+        assert_eq!(environment.file(Some(Path::new("arg.toml"))), Some("arg.toml".into()));
     }
 }

@@ -7,7 +7,7 @@ use paceline_core::{AcrossLanes, GapFrom, Portion, Priority};
 use proptest::prelude::*;
 
 fn parse(text: &[u8]) -> Result<Config, ConfigError> {
-    Config::parse(Path::new("p.toml"), text, &Surroundings::default())
+    Config::parse(Path::new("p.toml"), text, &Environment::default())
 }
 
 fn right(text: &str) -> Config {
@@ -30,7 +30,7 @@ fn check(text: &str, expected: &str) {
 fn the_printed_configuration_reads_back_to_the_defaults() {
     let mut config = right(&print());
     assert_eq!(config.file.take(), Some("p.toml".into()));
-    assert_eq!(config, Config::defaults(&Surroundings::default()));
+    assert_eq!(config, Config::defaults(&Environment::default()));
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn everything_can_be_set() {
 #[test]
 fn a_path_is_relative_to_its_file() {
     let file = Path::new("/etc/paceline/paceline.toml");
-    let config = Config::parse(file, b"store.path = 'x.db'", &Surroundings::default());
+    let config = Config::parse(file, b"store.path = 'x.db'", &Environment::default());
     assert_eq!(config.expect("right").store_path, PathBuf::from("/etc/paceline/x.db"));
 }
 
@@ -331,9 +331,9 @@ fn a_file_larger_than_any_configuration_is_not_read() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("large.toml");
     std::fs::write(&file, vec![b'\n'; 1 << 20]).expect("written");
-    assert!(Config::load(Some(&file), &Surroundings::default()).is_ok());
+    assert!(Config::load(Some(&file), &Environment::default()).is_ok());
     std::fs::write(&file, vec![b'\n'; (1 << 20) + 1]).expect("written");
-    let error = Config::load(Some(&file), &Surroundings::default()).expect_err("too large");
+    let error = Config::load(Some(&file), &Environment::default()).expect_err("too large");
     assert!(matches!(error, ConfigError::TooLarge(_)));
 }
 
@@ -509,7 +509,7 @@ fn commands_are_read_and_run_in_the_directory_of_the_file() {
     let text = "[commands.look-up]\nrun = ['./look-up.sh', '']\ntimeout = '5s'\nempty = [4, 0xff, 4]\n\
                 [commands.other]\nrun = ['other']";
     let file = Path::new("/etc/paceline/paceline.toml");
-    let config = Config::parse(file, text.as_bytes(), &Surroundings::default()).expect("right");
+    let config = Config::parse(file, text.as_bytes(), &Environment::default()).expect("right");
     let [look_up, other] = &config.tools.command.0[..] else { panic!("two commands") };
     assert_eq!((look_up.name.as_str(), other.name.as_str()), ("look-up", "other"));
     assert_eq!(look_up.task.program.run, ["./look-up.sh", ""]);

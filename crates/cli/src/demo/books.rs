@@ -1,4 +1,4 @@
-//! What the demo's worker processes told, and what it comes to: was anything lost, or reported twice?
+//! The parent's record of the jobs, which shows if any job was lost or reported twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,46 +7,46 @@ use paceline::Report;
 use paceline::report::{CallOutcome, JobState, Skip};
 
 use super::score::Score;
-use super::services::MANNERS;
+use super::upstreams::PROFILES;
 use super::wanted::{Part, Wanted};
 
-/// The parent's own books, which no kill touches.
+/// The parent's record. It is in the parent process, so killing a worker process does not affect it.
 #[derive(Debug, Default)]
 pub(super) struct Books {
     pub(super) accepted: BTreeSet<u32>,
     pub(super) finished: BTreeSet<u32>,
-    /// Jobs whose report was heard as it came; others were found in the store.
-    heard: BTreeSet<u32>,
-    /// Reports of jobs that had one.
+    /// Jobs whose report arrived as an event; other reports were found in the store.
+    reported: BTreeSet<u32>,
+    /// Second reports of a job.
     pub(super) twice: usize,
     pub(super) kill: Option<Kill>,
-    /// By part, how many calls an urgent job overtook and when it had its answer.
+    /// By part, the number of calls that an urgent job overtook, and the time until its answer.
     pub(super) overtook: BTreeMap<Part, (usize, Duration)>,
-    /// What the store had at the end.
+    /// The reports in the store at the end.
     pub(super) kept: BTreeMap<u32, Report>,
 }
 
-/// What the process found that came after the one that was killed.
+/// What the next process found in the store after a kill.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Kill {
     pub(super) unfinished: usize,
     pub(super) finished: usize,
-    /// Jobs that had been accepted, or had a report, and were not found so.
+    /// Jobs that had been accepted, or had a report, and were not found in that state.
     pub(super) missing: usize,
 }
 
 impl Books {
-    /// Jobs that were accepted and of which no report was heard.
+    /// The number of accepted jobs without a report.
     pub(super) fn unfinished(&self) -> usize {
         self.accepted.difference(&self.finished).count()
     }
 
     pub(super) fn finished(&mut self, number: u32) {
-        self.twice += usize::from(!self.heard.insert(number));
+        self.twice += usize::from(!self.reported.insert(number));
         self.finished.insert(number);
     }
 
-    /// A process opened the store after a kill. A report may be durable that nobody heard of.
+    /// A process opened the store after a kill. It may find reports that never reached the parent.
     pub(super) fn found(&mut self, unfinished: &[u32], finished: &[u32]) -> &Kill {
         let there = |number: &&u32| unfinished.contains(number) || finished.contains(number);
         let lost = self.accepted.iter().filter(|number| !there(number)).count();
@@ -56,18 +56,18 @@ impl Books {
         self.kill.insert(Kill { unfinished, finished: known, missing: lost + untold })
     }
 
-    /// A job as the store has it at the end.
+    /// Records a report that the store has at the end.
     pub(super) fn kept(&mut self, number: u32, report: Report) {
         self.twice += usize::from(self.kept.insert(number, report).is_some());
     }
 
-    /// Jobs that were wanted and have no report.
+    /// The number of jobs without a report.
     pub(super) fn lost(&self, wanted: &[Wanted]) -> usize {
         let missing = self.kill.as_ref().map_or(0, |kill| kill.missing);
         wanted.iter().filter(|wanted| !self.kept.contains_key(&wanted.number)).count() + missing
     }
 
-    /// What it comes to, in sentences; `seen` is what each service saw of Paceline.
+    /// The result in sentences; `seen` is what each upstream saw of Paceline.
     pub(super) fn sentences(&self, wanted: &[Wanted], seen: &[Score]) -> String {
         let (lost, twice, jobs) = (self.lost(wanted), self.twice, wanted.len());
         let unanswered = [JobState::Failed, JobState::Skipped].map(|state| self.count(state));
@@ -93,11 +93,11 @@ impl Books {
         if let Some((calls, took)) = self.overtook.get(&Part::Bound) {
             let took = took.as_secs_f64();
             lines.push(format!(
-                "Another waited {took:.1}s for a full window, which no priority bends, ahead of {calls}."
+                "Another waited {took:.1}s for a full window, as priorities never exceed limits, ahead of {calls}."
             ));
         }
         let spared = self.spared(wanted, seen);
-        lines.push(format!("{spared} calls were never made: another service had answered first."));
+        lines.push(format!("{spared} calls were never made: another upstream had answered first."));
         lines.join("\n") + "\n"
     }
 
@@ -105,12 +105,12 @@ impl Books {
         self.kept.values().filter(|report| report.state == state).count()
     }
 
-    /// Calls that nobody needed any more, and that their services never saw. One that was on the
-    /// wire when another answered was made all the same.
+    /// The number of calls that were no longer needed and never sent. A call that was in flight when
+    /// another one was answered does not count.
     pub(super) fn spared(&self, wanted: &[Wanted], seen: &[Score]) -> usize {
         let asked = |lane: &str, number| {
-            let mut services = MANNERS.iter().zip(seen);
-            services.any(|(manners, score)| manners.name == lane && score.asked.contains(&number))
+            let mut upstreams = PROFILES.iter().zip(seen);
+            upstreams.any(|(profile, score)| profile.name == lane && score.asked.contains(&number))
         };
         let calls =
             wanted.iter().filter_map(|wanted| Some((wanted, self.kept.get(&wanted.number)?)));
@@ -153,16 +153,16 @@ mod tests {
     }
 
     #[test]
-    fn a_report_that_nobody_heard_is_not_lost_and_one_that_is_gone_is() {
+    fn a_report_that_is_only_in_the_store_is_not_lost_and_a_missing_one_is() {
         let accepted: BTreeSet<u32> = (1..=5).collect();
         let mut books = Books { accepted, ..Books::default() };
         books.finished(1);
         assert_eq!(books.unfinished(), 4);
-        // Of 2 the report was durable and the process dead.
+        // The report of 2 was durable when the process was killed.
         let found = books.found(&[3, 4, 5], &[1, 2]);
         assert_eq!(*found, Kill { unfinished: 3, finished: 2, missing: 0 });
         assert_eq!(books.unfinished(), 3);
-        // 5 is gone, and 1 would run again.
+        // 5 is missing, and 1 would run again.
         assert_eq!(books.found(&[1, 3, 4], &[2]).missing, 2);
     }
 
@@ -171,7 +171,7 @@ mod tests {
         let mut books = Books::default();
         books.finished(1);
         books.finished(1);
-        // The process that opens the store may find a report before it tells it.
+        // The process that opens the store may find a report before the event arrives.
         books.found(&[], &[1, 2]);
         books.finished(2);
         books.kept(7, report(&[]));
@@ -189,7 +189,7 @@ mod tests {
         let mut books = Books::default();
         let calls = [("steady", done), ("windowed", skipped.clone()), ("grumpy", skipped)];
         books.kept(search.number, report(&calls));
-        let mut seen = vec![Score::default(); MANNERS.len()];
+        let mut seen = vec![Score::default(); PROFILES.len()];
         assert_eq!(books.spared(std::slice::from_ref(&search), &seen), 2);
         seen[2].asked.insert(search.number);
         assert_eq!(books.spared(&[search], &seen), 1);

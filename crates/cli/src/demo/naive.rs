@@ -1,4 +1,4 @@
-//! The client that everybody writes first: all at once, and again at once if it is refused.
+//! The naive client: it sends all calls at once, and repeats a refused call at once.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -8,37 +8,37 @@ use std::time::Duration;
 use hyper::Method;
 use tokio::task::JoinSet;
 
-use super::services::{MANNERS, PATIENCE};
+use super::upstreams::{PATIENCE, PROFILES};
 use super::wanted::Wanted;
-use crate::upstream::Upstream;
+use crate::local::LocalServer;
 
-/// How often it tries a call before it gives up on it.
+/// The attempts at one call.
 pub(super) const TRIES: usize = 10;
-/// When it gives up on everything. Only calls to a service that hangs last so long.
+/// When it gives up altogether. Only calls to an upstream that hangs take this long.
 pub(super) const AT_MOST: Duration = Duration::from_secs(5);
 
-/// Does all of it. What came of it is in the services' logs.
+/// Does all of the work. The result is in the logs of the upstreams.
 pub(super) async fn run(wanted: &[Wanted], addresses: &[SocketAddr]) {
-    let services = addresses.iter().map(|&address| Arc::new(Upstream::new(address)));
-    let services: BTreeMap<&str, Arc<Upstream>> =
-        MANNERS.iter().map(|manners| manners.name).zip(services).collect();
+    let upstreams = addresses.iter().map(|&address| Arc::new(LocalServer::new(address)));
+    let upstreams: BTreeMap<&str, Arc<LocalServer>> =
+        PROFILES.iter().map(|profile| profile.name).zip(upstreams).collect();
     let mut calls = JoinSet::new();
     for job in wanted {
         for lane in job.lanes() {
-            let service = services.get(lane).expect("each lane is a service").clone();
-            calls.spawn(insist(service, job.path()));
+            let upstream = upstreams.get(lane).expect("each lane is an upstream").clone();
+            calls.spawn(insist(upstream, job.path()));
         }
     }
     let answers = async { while calls.join_next().await.is_some() {} };
-    // The calls that are left end with the set.
+    // The calls that are left are aborted.
     let _ = tokio::time::timeout(AT_MOST, answers).await;
     calls.shutdown().await;
 }
 
-/// One call, until it is answered or was tried so often.
-async fn insist(service: Arc<Upstream>, path: String) {
+/// Repeats one call until it is answered or has no attempts left.
+async fn insist(upstream: Arc<LocalServer>, path: String) {
     for _ in 0..TRIES {
-        let asked = service.ask(Method::GET, &path, String::new());
+        let asked = upstream.ask(Method::GET, &path, String::new());
         if let Ok(Ok(answer)) = tokio::time::timeout(PATIENCE.into(), asked).await
             && answer.status == 200
         {

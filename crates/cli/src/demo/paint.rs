@@ -1,8 +1,8 @@
-//! Lines for a terminal: text with ink, cut to the width that is there.
+//! Lines for a terminal: coloured text, cut to the width of the terminal.
 
 use std::fmt::Write as _;
 
-/// What a piece of text looks like.
+/// The look of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ink {
     Plain,
@@ -26,11 +26,11 @@ impl Ink {
     }
 }
 
-/// Whether ink is used at all.
+/// The use of colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Colours {
     Shown,
-    Left,
+    Hidden,
 }
 
 /// One line, piece by piece.
@@ -50,21 +50,21 @@ impl Line {
         self
     }
 
-    /// This line behind another's pieces.
+    /// This line after the pieces of another.
     #[must_use]
     pub(super) fn after(self, mut first: Line) -> Line {
         first.pieces.extend(self.pieces);
         first
     }
 
-    /// At most `width` letters of it; what is beyond is cut off, because a line that wraps would
-    /// take the room of two.
+    /// At most `width` characters of it. The rest is cut off, because a line that wraps would take
+    /// two rows.
     pub(super) fn painted(&self, width: usize, colours: Colours) -> String {
         let (mut line, mut left) = (String::new(), width);
         for (ink, text) in &self.pieces {
             let cut: String = text.chars().take(left).collect();
             left -= cut.chars().count();
-            if colours == Colours::Left || *ink == Ink::Plain || cut.is_empty() {
+            if colours == Colours::Hidden || *ink == Ink::Plain || cut.is_empty() {
                 line.push_str(&cut);
             } else {
                 write!(line, "{}{cut}\x1b[0m", ink.code()).expect("a string takes everything");
@@ -86,9 +86,9 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_cut_by_what_is_seen_of_it() {
-        check(80, Colours::Left, "steady  20 of 20");
-        check(10, Colours::Left, "steady  20");
+    fn a_line_is_cut_by_its_visible_characters() {
+        check(80, Colours::Hidden, "steady  20 of 20");
+        check(10, Colours::Hidden, "steady  20");
         check(10, Colours::Shown, "\x1b[1msteady\x1b[0m  20");
         check(3, Colours::Shown, "\x1b[1mste\x1b[0m");
         check(0, Colours::Shown, "");

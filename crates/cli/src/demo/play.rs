@@ -13,8 +13,8 @@ use super::paint::Ink;
 use super::process::Process;
 use super::score::Score;
 use super::screen::Screen;
-use super::services::{Services, Side};
 use super::table::Client;
+use super::upstreams::{Side, Upstreams};
 use super::view::{self, Progress};
 use super::wanted::{BOUND_LANE, Part, URGENT_LANE, Wanted, wanted};
 use super::words::{LaneState, News, Order};
@@ -22,30 +22,30 @@ use crate::bench::stopwatch::Stopwatch;
 
 /// How often the screen is drawn.
 const TICK: Duration = Duration::from_millis(100);
-/// What happens when, from the moment the jobs are accepted.
+/// The times of the acts, from the moment the jobs are accepted.
 const URGENT_AT: Duration = Duration::from_secs(3);
 const KILL_AT: Duration = Duration::from_secs(11);
 const BACK_AT: Duration = Duration::from_millis(12_500);
 const BOUND_AT: Duration = Duration::from_secs(14);
 const SEARCHES_AT: Duration = Duration::from_secs(18);
-/// The signal that nothing survives.
+/// The signal that no process survives.
 const SIGKILL: i32 = 9;
 
-/// Everything that the play needs, and what has come of it so far.
+/// The state of the play.
 pub(super) struct Play<'a> {
-    services: &'a Services,
+    upstreams: &'a Upstreams,
     screen: &'a mut Screen,
     pub(super) wanted: Vec<Wanted>,
     pub(super) books: Books,
-    /// How the lanes were when last heard of; nothing while no process is there.
+    /// The last known state of the lanes; `None` while no worker process runs.
     lanes: Option<Vec<LaneState>>,
-    /// The process that was started last.
+    /// The id of the process that was started last.
     id: u32,
     ticks: Interval,
     over: bool,
 }
 
-/// How long the play goes on before the next thing happens.
+/// The event that ends an act.
 enum Until {
     Accepted,
     Moment(Stopwatch, Duration),
@@ -53,11 +53,11 @@ enum Until {
 }
 
 impl<'a> Play<'a> {
-    pub(super) fn new(services: &'a Services, screen: &'a mut Screen) -> Play<'a> {
+    pub(super) fn new(upstreams: &'a Upstreams, screen: &'a mut Screen) -> Play<'a> {
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (wanted, books) = (wanted(), Books::default());
-        Play { services, screen, wanted, books, lanes: None, id: 0, ticks, over: false }
+        Play { upstreams, screen, wanted, books, lanes: None, id: 0, ticks, over: false }
     }
 
     /// The first act.
@@ -66,11 +66,14 @@ impl<'a> Play<'a> {
         let jobs = self.wanted.len();
         self.say(
             Ink::Plain,
-            format!("5 services on this machine; {jobs} jobs of {calls} calls, done twice"),
+            format!("5 mock upstreams on this machine; {jobs} jobs with {calls} calls, done twice"),
         );
-        self.say(Ink::Strong, "first by a naive client: all at once, and again at once if refused");
+        self.say(
+            Ink::Strong,
+            "first by a naive client: all calls at once, refused ones repeated at once",
+        );
         let watch = Stopwatch::start();
-        let side = &self.services.naive;
+        let side = &self.upstreams.naive;
         let (wanted, addresses) = (self.wanted.clone(), side.addresses());
         let mut client = std::pin::pin!(naive::run(&wanted, &addresses));
         loop {
@@ -102,7 +105,7 @@ impl<'a> Play<'a> {
         let id = self.id;
         self.say(
             Ink::Plain,
-            format!("process {id}: {accepted} jobs are durable, from here on none may be lost"),
+            format!("process {id}: {accepted} jobs are durable, none may be lost from now on"),
         );
 
         self.follow(&mut process, Until::Moment(since, URGENT_AT)).await?;
@@ -121,7 +124,7 @@ impl<'a> Play<'a> {
         let searches = self.wanted.iter().filter(|wanted| wanted.part == Part::Searches).count();
         self.say(
             Ink::Plain,
-            format!("{searches} searches come, each for 3 services: the first answer is enough"),
+            format!("{searches} searches arrive, each for 3 upstreams: the first answer is enough"),
         );
         process.tell(&Order::Finish)?;
         self.follow(&mut process, Until::Over).await?;
@@ -129,11 +132,11 @@ impl<'a> Play<'a> {
         ensure!(status.success(), "the worker process ended with {status}");
         let reports = self.books.kept.len();
         self.say(Ink::Good, format!("{reports} jobs have their report"));
-        Ok(Client { scores: self.services.paced.scores(), took: watch.lap().wall })
+        Ok(Client { scores: self.upstreams.paced.scores(), took: watch.lap().wall })
     }
 
     fn side(&self) -> &'a Side {
-        &self.services.paced
+        &self.upstreams.paced
     }
 
     fn start(&mut self, store: &Path) -> anyhow::Result<Process> {
@@ -142,7 +145,7 @@ impl<'a> Play<'a> {
         Ok(process)
     }
 
-    /// Somebody comes and waits at a screen.
+    /// Submits an urgent job, as for a user who waits at a screen.
     fn urgent(&mut self, process: &mut Process, part: Part) -> anyhow::Result<()> {
         process.tell(&Order::Submit(part))?;
         let name = lane_of(part);
@@ -153,11 +156,11 @@ impl<'a> Play<'a> {
             Part::Bound => format!("which is full for {opens:.1}s"),
             _ => format!("where {waiting} calls wait"),
         };
-        self.say(Ink::Good, format!("an interactive job comes to {name}, {there}"));
+        self.say(Ink::Good, format!("an interactive job arrives at {name}, {there}"));
         Ok(())
     }
 
-    /// Ends the process as `kill -9` does, at a moment that it does not choose.
+    /// Kills the process as `kill -9` does, in the middle of its work.
     async fn kill(&mut self, mut process: Process) -> anyhow::Result<()> {
         let open = self.side().open();
         let status = process.kill().context("the worker process cannot be killed")?;
@@ -167,12 +170,12 @@ impl<'a> Play<'a> {
         }
         let (id, unfinished) = (process.id(), self.books.unfinished());
         self.lanes = None;
-        let left = format!("{unfinished} jobs unfinished, {open} on the wire");
+        let left = format!("{unfinished} jobs unfinished, {open} calls in flight");
         self.say(Ink::Bad, format!("SIGKILL: process {id} is dead; {left}"));
         Ok(())
     }
 
-    /// Hears what the process tells and shows it.
+    /// Reads the messages of the process and shows them.
     async fn follow(&mut self, process: &mut Process, until: Until) -> anyhow::Result<()> {
         loop {
             let reached = match &until {
@@ -186,7 +189,7 @@ impl<'a> Play<'a> {
             tokio::select! {
                 news = process.hear() => match news {
                     Some(news) => self.hear(news),
-                    None => bail!("the worker process ended too early: what it said stands above"),
+                    None => bail!("the worker process ended too early: its messages are above"),
                 },
                 _ = self.ticks.tick() => self.draw(),
             }
@@ -195,7 +198,7 @@ impl<'a> Play<'a> {
 
     fn hear(&mut self, news: News) {
         match news {
-            News::Up { unfinished, finished } => self.up(&unfinished, &finished),
+            News::Opened { unfinished, finished } => self.opened(&unfinished, &finished),
             News::Accepted(numbers) => self.books.accepted.extend(numbers),
             News::Finished(number) => {
                 self.books.finished(number);
@@ -203,7 +206,7 @@ impl<'a> Play<'a> {
             }
             News::Closed { lane, ms, rung } => {
                 let span = ms.div_ceil(1_000);
-                let why = if rung > 0 { "it kept failing" } else { "it wants that" };
+                let why = if rung > 0 { "it kept failing" } else { "it asked for that" };
                 self.say(Ink::Warm, format!("{lane} is left alone for {span}s: {why}"));
             }
             News::Overtook { part, calls, ms } => {
@@ -220,8 +223,8 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// A process opened the store; the first finds nothing there.
-    fn up(&mut self, unfinished: &[u32], finished: &[u32]) {
+    /// A process opened the store. For the first one the store is empty.
+    fn opened(&mut self, unfinished: &[u32], finished: &[u32]) {
         if !self.books.accepted.is_empty() {
             let found = self.books.found(unfinished, finished);
             let (id, left, missing) = (self.id, found.unfinished, found.missing);
@@ -232,7 +235,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Tells when the last search is answered, and what that spared by the services' own logs.
+    /// Says when the last search is answered, and how many calls that saved by the upstreams' logs.
     fn searched(&mut self, number: u32) {
         let searches = self.wanted.iter().filter(|wanted| wanted.part == Part::Searches);
         let of_searches = searches.clone().any(|wanted| wanted.number == number);
@@ -266,7 +269,7 @@ impl<'a> Play<'a> {
     }
 }
 
-/// Where an urgent job goes.
+/// The lane of an urgent job.
 fn lane_of(part: Part) -> &'static str {
     if part == Part::Bound { BOUND_LANE } else { URGENT_LANE }
 }

@@ -1,4 +1,4 @@
-//! The worker process as its parent sees it: started, told, heard, killed.
+//! The worker process from its parent's side: start, orders, messages, kill.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use super::words::{News, Order, line};
 
-/// News that wait to be read; beyond it the process waits.
+/// The most unread messages; beyond that the process waits.
 const MOST_NEWS: usize = 1_024;
 
 /// A running worker process. Dropping it kills it, and returns when it is gone.
@@ -24,9 +24,9 @@ pub(super) struct Process {
 impl Process {
     /// Starts this program anew, as a worker on this store.
     pub(super) fn start(store: &Path, addresses: &[SocketAddr]) -> anyhow::Result<Process> {
-        let program = std::env::current_exe().context("this program cannot find itself")?;
+        let program = std::env::current_exe().context("cannot find this program's own file")?;
         let mut command = Command::new(&program);
-        command.args(["demo", "--worker"]).arg(store).arg("--services");
+        command.args(["demo", "--worker"]).arg(store).arg("--upstreams");
         command.args(addresses.iter().map(SocketAddr::to_string));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         // Ctrl-C at a terminal is for the parent alone, which ends its process itself.
@@ -47,21 +47,21 @@ impl Process {
 
     pub(super) fn tell(&mut self, order: &Order) -> anyhow::Result<()> {
         let told = self.orders.write_all(line(order).as_bytes());
-        told.context("the worker process takes no orders: what it said stands above")
+        told.context("the worker process accepts no orders: its messages are above")
     }
 
-    /// What it tells next; nothing when it has ended.
+    /// Its next message; `None` when it has ended.
     pub(super) async fn hear(&mut self) -> Option<News> {
         self.news.recv().await
     }
 
-    /// Kills it, as nothing can be killed harder, and waits until it is gone.
+    /// Kills it with SIGKILL and waits for its end.
     pub(super) fn kill(&mut self) -> io::Result<ExitStatus> {
         self.child.kill()?;
         self.child.wait()
     }
 
-    /// Waits until it is gone, which it is about to be.
+    /// Waits for its end.
     pub(super) fn wait(&mut self) -> io::Result<ExitStatus> {
         self.child.wait()
     }
@@ -69,15 +69,15 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Of a process that is gone nothing is asked.
+        // It may have ended already.
         let _ = self.kill();
     }
 }
 
 fn read(out: ChildStdout, news: &mpsc::Sender<News>) {
     for line in BufReader::new(out).lines().map_while(Result::ok) {
-        let Ok(heard) = serde_json::from_str(&line) else { return };
-        if news.blocking_send(heard).is_err() {
+        let Ok(message) = serde_json::from_str(&line) else { return };
+        if news.blocking_send(message).is_err() {
             return;
         }
     }

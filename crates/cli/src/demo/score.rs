@@ -1,4 +1,4 @@
-//! What one service saw of one client, by its own log.
+//! The calls of one client that an upstream saw, by its own log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::AddAssign;
@@ -7,20 +7,20 @@ use paceline_mock::{LogEntry, Summary};
 
 use super::wanted::number_of;
 
-/// The counts of one service, or of several together.
+/// The counts of one upstream, or of several together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Score {
     pub(super) calls: u64,
     /// Calls answered 429.
     pub(super) refused: u64,
     pub(super) bans: u64,
-    /// Calls that broke a limit, by more than the way there explains.
+    /// Calls that broke a limit by more than the tolerance.
     pub(super) broken: usize,
-    /// Calls that got an answer: each once, however often it was asked again.
+    /// Calls that got an answer, each counted once.
     pub(super) answers: usize,
-    /// Jobs that it answered.
+    /// The jobs that it answered.
     pub(super) answered: BTreeSet<u32>,
-    /// Jobs that it was asked for.
+    /// The jobs whose calls reached it.
     pub(super) asked: BTreeSet<u32>,
     /// Calls that it answered more than once.
     pub(super) repeated: usize,
@@ -49,7 +49,7 @@ impl Score {
         }
     }
 
-    /// All services of a client together.
+    /// All upstreams of a client together.
     pub(super) fn all<'a>(scores: impl IntoIterator<Item = &'a Score>) -> Score {
         let mut all = Score::default();
         scores.into_iter().for_each(|score| all += score);
@@ -70,7 +70,7 @@ impl AddAssign<&Score> for Score {
     }
 }
 
-/// How many calls got this status.
+/// The number of calls with this status.
 pub(super) fn status(summary: &Summary, status: u16) -> u64 {
     summary.by_status.get(&status.to_string()).copied().unwrap_or(0)
 }

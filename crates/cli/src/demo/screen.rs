@@ -1,5 +1,5 @@
-//! Where the demo shows itself: a living block on a terminal, plain lines elsewhere. On stderr, for
-//! stdout is for what it comes to.
+//! The display of the demo on stderr: a block that is redrawn on a terminal, plain lines elsewhere.
+//! Stdout is for the result.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
@@ -7,27 +7,27 @@ use std::time::Duration;
 use super::paint::{Colours, Ink, Line};
 use crate::bench::stopwatch::Stopwatch;
 
-/// How long nothing is said before a plain line tells how far it is.
+/// The silence after which a plain line shows the progress.
 const SILENCE: Duration = Duration::from_secs(3);
-/// The size of a terminal that does not tell.
+/// The size of a terminal that does not report it.
 const COLUMNS: usize = 80;
 const ROWS: usize = 24;
 
-/// Lines that stay, and below them a block that is drawn anew.
+/// Lines that stay, and below them a block that is redrawn.
 pub(super) struct Screen {
     watch: Stopwatch,
-    manner: Manner,
-    /// The block, and how many lines of it stand on the terminal.
+    mode: Mode,
+    /// The block, and the number of its lines on the terminal.
     block: Vec<Line>,
     standing: usize,
-    /// When the last line was written that stays.
+    /// When the last line that stays was written.
     said_at: Duration,
 }
 
-/// How it is shown.
+/// The way it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Manner {
-    Living(Colours),
+enum Mode {
+    Redrawn(Colours),
     Plain,
 }
 
@@ -35,21 +35,21 @@ impl Screen {
     pub(super) fn new() -> Screen {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         let colours = std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
-        let manner = match (std::io::stderr().is_terminal() && !dumb, colours) {
-            (true, true) => Manner::Living(Colours::Shown),
-            (true, false) => Manner::Living(Colours::Left),
-            (false, _) => Manner::Plain,
+        let mode = match (std::io::stderr().is_terminal() && !dumb, colours) {
+            (true, true) => Mode::Redrawn(Colours::Shown),
+            (true, false) => Mode::Redrawn(Colours::Hidden),
+            (false, _) => Mode::Plain,
         };
         let (watch, said_at) = (Stopwatch::start(), Duration::ZERO);
-        Screen { watch, manner, block: Vec::new(), standing: 0, said_at }
+        Screen { watch, mode, block: Vec::new(), standing: 0, said_at }
     }
 
-    /// How long the demo has run.
+    /// The time since the demo started.
     pub(super) fn now(&self) -> Duration {
         self.watch.lap().wall
     }
 
-    /// Says a line that stays.
+    /// Writes a line that stays.
     pub(super) fn say(&mut self, ink: Ink, text: impl Into<String>) {
         self.stay(Line::new(ink, text));
     }
@@ -60,9 +60,9 @@ impl Screen {
         self.write(Some(&line.after(Line::new(Ink::Faint, at))));
     }
 
-    /// Shows how far it is: the whole block, or now and then its last line, which is about all of it.
+    /// Shows the progress: the whole block on a terminal, else now and then its last line, a summary.
     pub(super) fn draw(&mut self, block: Vec<Line>) {
-        if self.manner != Manner::Plain {
+        if self.mode != Mode::Plain {
             self.block = block;
             self.write(None);
         } else if self.now() >= self.said_at + SILENCE {
@@ -71,24 +71,24 @@ impl Screen {
         }
     }
 
-    /// An empty line between what was said and what comes of it, where both are seen.
+    /// Writes an empty line between the progress and the result, on a terminal that shows both.
     pub(super) fn part(&mut self) {
-        if self.manner != Manner::Plain {
+        if self.mode != Mode::Plain {
             self.write(Some(&Line::default()));
         }
     }
 
-    /// Takes the block away.
+    /// Removes the block.
     pub(super) fn clear(&mut self) {
         self.block.clear();
         self.write(None);
     }
 
-    /// Writes over the block that stands there: the line that stays, if there is one, and the
-    /// block below it. All at once, so that nothing flickers.
+    /// Overwrites the block with the line that stays, if there is one, and the new block below it. In
+    /// one write, so that nothing flickers.
     fn write(&mut self, said: Option<&Line>) {
-        let Manner::Living(colours) = self.manner else {
-            let line = said.map(|line| line.painted(usize::MAX, Colours::Left) + "\n");
+        let Mode::Redrawn(colours) = self.mode else {
+            let line = said.map(|line| line.painted(usize::MAX, Colours::Hidden) + "\n");
             return print(&line.unwrap_or_default());
         };
         let (columns, rows) = size();
@@ -103,13 +103,13 @@ impl Screen {
             text.push_str(&line.painted(columns, colours));
             text.push_str("\x1b[K\n");
         }
-        // What is left of a higher block, or of a `^C`.
+        // Clears the rest of a higher block, or a `^C`.
         text.push_str("\x1b[J");
         print(&text);
     }
 }
 
-/// Columns and rows, as they are now.
+/// The current size of the terminal: columns and rows.
 fn size() -> (usize, usize) {
     match rustix::termios::tcgetwinsize(std::io::stderr()) {
         Ok(size) if size.ws_col > 0 && size.ws_row > 1 => {
@@ -119,7 +119,7 @@ fn size() -> (usize, usize) {
     }
 }
 
-/// A closed stderr is nobody looking.
+/// Writes to stderr. A closed stderr is no error.
 fn print(text: &str) {
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }

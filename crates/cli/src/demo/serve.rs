@@ -1,45 +1,49 @@
-//! `--serve`: a daemon on the demo's store, with the demo's services behind its lanes.
+//! `--serve`: a daemon on the demo's store, with a lane for each of the demo's upstreams.
 
 use std::net::SocketAddr;
 use std::path::Path;
 
 use paceline::Span;
 
-use super::services::Side;
-use crate::config::{Config, ServerConfig, Surroundings};
+use super::upstreams::Side;
+use crate::config::{Config, Environment, ServerConfig};
 use crate::exit::Exit;
 use crate::output::data;
-use crate::serve::{Heard, Listening, Up, log_warnings};
+use crate::serve::{DaemonSignals, Listening, RunningDaemon, log_warnings};
 
-/// How long calls may take when it stops: longer than anybody waits for `hung`.
+/// The grace at shutdown: longer than the timeout of a call to `hung`.
 const GRACE: Span = Span::secs(2);
 
 /// Runs until a signal ends it.
-pub(super) async fn run(store: &Path, services: &Side, signals: Heard) -> anyhow::Result<Exit> {
+pub(super) async fn run(
+    store: &Path,
+    upstreams: &Side,
+    signals: DaemonSignals,
+) -> anyhow::Result<Exit> {
     log_warnings();
-    let mut config = config(store, services);
+    let mut config = config(store, upstreams);
     let mut listening = Listening::on(&config.server).await;
     if listening.is_err() {
-        // Somebody has the usual port, most likely a daemon: any other will do.
+        // The default port is taken, most likely by a daemon: use any free port.
         config.server.listen.set_port(0);
         listening = Listening::on(&config.server).await;
     }
-    let up = Up::start(config, listening?).await?;
-    data(&commands(up.address()))?;
-    up.attend(signals).await
+    let daemon = RunningDaemon::start(config, listening?).await?;
+    data(&commands(daemon.address()))?;
+    daemon.attend(signals).await
 }
 
-/// What a file would say that describes the services.
-fn config(store: &Path, services: &Side) -> Config {
+/// The configuration that describes the upstreams.
+fn config(store: &Path, upstreams: &Side) -> Config {
     Config {
-        lanes: services.lanes(),
+        lanes: upstreams.lanes(),
         store_path: store.to_path_buf(),
         server: ServerConfig { grace: GRACE, ..ServerConfig::default() },
-        ..Config::defaults(&Surroundings::default())
+        ..Config::defaults(&Environment::default())
     }
 }
 
-/// What to try, each a line that works as it is.
+/// Commands to try, each complete on its line.
 fn commands(address: SocketAddr) -> String {
     let api = format!("http://{address}/api/v1");
     let job = r#"{"kind":"http","lanes":["steady"],"payload":{"path":"/hello"}}"#;

@@ -1,31 +1,31 @@
-//! What the services saw of both clients, as a table.
+//! The calls of both clients that the upstreams saw, as a table.
 
 use std::fmt::{Display, Write as _};
 use std::time::Duration;
 
 use super::naive;
 use super::score::Score;
-use super::services::{MANNERS, PATIENCE};
+use super::upstreams::{PATIENCE, PROFILES};
 
-/// What one client came to.
+/// The result of one client.
 pub(super) struct Client {
-    /// By service, in the order of `MANNERS`.
+    /// By upstream, in the order of `PROFILES`.
     pub(super) scores: Vec<Score>,
     pub(super) took: Duration,
 }
 
-/// Columns of one client together.
+/// The width of one client's columns.
 const SIDE: usize = 28;
 
-/// A row per service, from its own log, and what it adds up to, first for the naive client and
-/// then for Paceline; `jobs` were wanted.
+/// A row per upstream, from its own log, and the totals, for the naive client and for Paceline. `jobs`
+/// is the number of jobs that each of them had to do.
 pub(super) fn table(first: &Client, second: &Client, jobs: usize) -> String {
-    let mut text = String::from("What the services saw, by their own logs:\n\n");
+    let mut text = String::from("What the upstreams saw, by their own logs:\n\n");
     row(&mut text, ["", ""], ["naive client", "Paceline"]);
     let heads = cells(["calls", "429s", "bans", "answers"]);
-    row(&mut text, ["service", "allows"], [&heads, &heads]);
-    for ((manners, naive), paced) in MANNERS.iter().zip(&first.scores).zip(&second.scores) {
-        row(&mut text, [manners.name, manners.allows], [numbers(naive), numbers(paced)]);
+    row(&mut text, ["upstream", "allows"], [&heads, &heads]);
+    for ((profile, naive), paced) in PROFILES.iter().zip(&first.scores).zip(&second.scores) {
+        row(&mut text, [profile.name, profile.allows], [numbers(naive), numbers(paced)]);
     }
     let all = [first, second].map(|client| Score::all(&client.scores));
     row(&mut text, ["all", ""], all.each_ref().map(numbers));
@@ -45,7 +45,7 @@ pub(super) fn table(first: &Client, second: &Client, jobs: usize) -> String {
 }
 
 fn row(text: &mut String, [name, allows]: [&str; 2], [naive, paced]: [impl Display; 2]) {
-    // A long name takes the room of what a service allows.
+    // A long name extends into the column of limits.
     let named = format!("{name:9}{allows}");
     writeln!(text, "{named:23}{naive:>SIDE$}{paced:>SIDE$}").expect("a string takes everything");
 }
@@ -76,7 +76,7 @@ mod tests {
         let answered = (1..=80).collect();
         let paced = Score { calls: 80, answers: 80, answered, ..Score::default() };
         let side = |score: &Score| {
-            let mut scores = vec![Score::default(); MANNERS.len()];
+            let mut scores = vec![Score::default(); PROFILES.len()];
             scores[2] = score.clone();
             scores
         };

@@ -1,27 +1,27 @@
-//! What the living block shows: a line per service, and one about all of it.
+//! The content of the redrawn block: a line per upstream, and a summary.
 
 use paceline_mock::Summary;
 
 use super::paint::{Ink, Line};
 use super::score::status;
-use super::services::MANNERS;
+use super::upstreams::PROFILES;
 use super::words::LaneState;
 
-/// Letters of a lane's gauge, and of the bar.
+/// Characters of a lane's gauge, and of the progress bar.
 const GAUGE: usize = 10;
 const BAR: usize = 24;
 
-/// The naive client at work, as the services see it.
+/// The naive client's progress, by the logs of the upstreams.
 pub(super) fn naive(seen: &[Summary]) -> Vec<Line> {
     let heads = format!(
         "{:9}{:15}{:>8}{:>8}{:>6}{:>9}",
-        "service", "allows", "calls", "429s", "bans", "answers"
+        "upstream", "allows", "calls", "429s", "bans", "answers"
     );
     let mut lines = vec![Line::default(), Line::new(Ink::Faint, heads)];
-    for (manners, seen) in MANNERS.iter().zip(seen) {
+    for (profile, seen) in PROFILES.iter().zip(seen) {
         let refused = status(seen, 429);
-        let line = Line::new(Ink::Strong, format!("{:9}", manners.name))
-            .then(Ink::Faint, format!("{:15}", manners.allows))
+        let line = Line::new(Ink::Strong, format!("{:9}", profile.name))
+            .then(Ink::Faint, format!("{:15}", profile.allows))
             .then(Ink::Plain, format!("{:8}", seen.calls))
             .then(worry(refused), format!("{refused:8}"))
             .then(worry(seen.bans), format!("{:6}", seen.bans))
@@ -34,30 +34,30 @@ pub(super) fn naive(seen: &[Summary]) -> Vec<Line> {
     lines
 }
 
-/// How far Paceline is, by its own books and by the services'.
+/// The progress of Paceline, by its own reports and by the logs of the upstreams.
 pub(super) struct Progress<'a> {
-    /// The lanes; nothing while no process is there to ask.
+    /// The lanes; `None` while no worker process runs.
     pub(super) lanes: Option<&'a [LaneState]>,
     pub(super) finished: usize,
     pub(super) jobs: usize,
     pub(super) seen: &'a [Summary],
 }
 
-/// Paceline at work.
+/// Paceline's progress.
 pub(super) fn paced(progress: &Progress) -> Vec<Line> {
     let heads = format!(
         "{:9}{:14}{:18}{:>5}{:>8}  {:12}{}",
-        "lane", "allows", "window", "wire", "waiting", "next call", "why"
+        "lane", "allows", "window", "runs", "waiting", "next call", "why"
     );
     let mut lines = vec![Line::default(), Line::new(Ink::Faint, heads)];
-    for manners in MANNERS {
-        let name = Line::new(Ink::Strong, format!("{:9}", manners.name))
-            .then(Ink::Faint, format!("{:14}", manners.allows));
-        let state = progress.lanes.map(|lanes| lanes.iter().find(|lane| lane.name == manners.name));
+    for profile in PROFILES {
+        let name = Line::new(Ink::Strong, format!("{:9}", profile.name))
+            .then(Ink::Faint, format!("{:14}", profile.allows));
+        let state = progress.lanes.map(|lanes| lanes.iter().find(|lane| lane.name == profile.name));
         lines.push(match state {
             Some(Some(state)) => lane(state).after(name),
             Some(None) => name,
-            None => name.then(Ink::Bad, "nobody at work"),
+            None => name.then(Ink::Bad, "no process"),
         });
     }
     let Progress { finished, jobs, seen, .. } = progress;
@@ -86,25 +86,25 @@ fn lane(state: &LaneState) -> Line {
         .after(gauge)
 }
 
-/// When its next call may go.
+/// The time until its next call may start.
 fn next(state: &LaneState) -> (Ink, String) {
     let seconds = |ms: u64| ms as f64 / 1_000.0;
     match (state.cooling_ms, state.waiting, state.opens_ms) {
         (Some(ms), ..) => (Ink::Bad, format!("cools {:.0}s", seconds(ms))),
         (None, 0, _) => (Ink::Faint, "-".to_string()),
         (None, _, 0) => (Ink::Good, "open".to_string()),
-        // Rounded up: it is not open a moment before.
+        // Rounded up, so that the lane is open at the time shown.
         (None, _, ms) => (Ink::Warm, format!("in {:.1}s", seconds(ms.next_multiple_of(100)))),
     }
 }
 
-/// Why its first call waits, in words that fit.
+/// The reason why its first call waits, in words that fit.
 fn why(state: &LaneState) -> &str {
     match state.why.as_deref() {
         None if state.cooling_ms.is_some() => "it failed",
         None => "",
         Some("window") => "window full",
-        Some("busy") => "one at work",
+        Some("busy") => "one running",
         Some("not_before") => "not yet due",
         Some(reason) => reason,
     }
@@ -142,7 +142,7 @@ mod tests {
 
     #[track_caller]
     fn check(state: &LaneState, expected: &str) {
-        assert_eq!(lane(state).painted(80, Colours::Left), expected);
+        assert_eq!(lane(state).painted(80, Colours::Hidden), expected);
     }
 
     #[test]
@@ -164,7 +164,7 @@ mod tests {
             why: Some("busy".to_string()),
             ..LaneState::default()
         };
-        check(&busy, "none                  1       1  open        one at work");
+        check(&busy, "none                  1       1  open        one running");
         let cooling = LaneState { cooling_ms: Some(58_400), ..LaneState::default() };
         check(&cooling, "none                  0       0  cools 58s   it failed");
     }
@@ -179,10 +179,10 @@ mod tests {
             why: Some("window".to_string()),
             ..LaneState::default()
         };
-        let lanes = MANNERS.map(|manners| full(manners.name));
+        let lanes = PROFILES.map(|profile| full(profile.name));
         let progress = Progress { lanes: Some(&lanes), finished: 336, jobs: 336, seen: &[] };
         for line in paced(&progress).iter().chain(&naive(&[])) {
-            assert!(line.painted(usize::MAX, Colours::Left).chars().count() <= 80, "{line:?}");
+            assert!(line.painted(usize::MAX, Colours::Hidden).chars().count() <= 80, "{line:?}");
         }
     }
 }

@@ -1,5 +1,4 @@
-//! Which calls of a lane are not settled, in the order of rank: so that the first can be asked why
-//! it waits.
+//! The unsettled calls of each lane in the order of rank, to find the reason why the first one waits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,10 +7,10 @@ use paceline::{Ended, JobId, Paceline, Priority};
 
 use super::wanted::Wanted;
 
-/// Calls of a lane that are asked; those before may run, or wait for a retry.
+/// The most calls of a lane whose reason is fetched; the first ones may run, or wait for a retry.
 const MOST_ASKED: usize = 6;
 
-/// The unsettled calls, by lane. There are as many as the demo has.
+/// The unsettled calls, by lane. Their number is limited by the work of the demo.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     lanes: BTreeMap<&'static str, BTreeSet<(Priority, JobId, u16)>>,
@@ -32,7 +31,8 @@ impl Waiting {
         }
     }
 
-    /// Why the first call in a lane's queue waits; else why one waits that is not yet there (W3).
+    /// The reason why the first call in a lane's queue waits; if the queue is empty, the reason of a
+    /// call that is not in it yet (W3).
     pub(super) async fn why(&self, pace: &Paceline, lane: &str) -> Result<Option<Reason>, Ended> {
         let mut aside = None;
         for &(_, job, index) in self.lanes.get(lane).into_iter().flatten().take(MOST_ASKED) {

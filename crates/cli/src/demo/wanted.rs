@@ -1,12 +1,12 @@
-//! The work of the demo: one list of jobs that both clients do.
+//! The work of the demo: one list of jobs for both clients.
 
 use paceline::{Job, Priority};
 use serde::{Deserialize, Serialize};
 
-/// A job as both clients want it done.
+/// A job of the demo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
-    /// Says which job it is, in the store and in the services' logs.
+    /// Identifies the job in the store and in the upstreams' logs.
     pub(super) number: u32,
     pub(super) part: Part,
     pub(super) stages: Stages,
@@ -17,41 +17,41 @@ pub(super) struct Wanted {
 /// Lanes that are asked together, stage by stage (J3).
 type Stages = &'static [&'static [&'static str]];
 
-/// Jobs that come together.
+/// Jobs that are submitted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) enum Part {
-    /// Most of it, at the start.
+    /// Most of the jobs, at the start.
     Bulk,
-    /// Somebody waits at a screen, for a lane that opens soon.
+    /// A user waits at a screen, for a lane that opens soon.
     Urgent,
     /// Searches: the first answer is enough (J2).
     Searches,
-    /// Somebody waits at a screen, for a lane whose window is full.
+    /// A user waits at a screen, for a lane whose window is full.
     Bound,
 }
 
-/// When a job of its part is due.
+/// The time at which a job of a part is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Comes {
     AtOnce,
     /// A feed, read a while after the start.
-    Later,
+    Delayed,
 }
 
-/// How long feeds are due after the start.
+/// The delay of feeds after the start.
 const LATER: &str = "8s";
-/// A lane that stays closed for longer is passed over, where there is one that hangs (W1).
+/// The `max_wait` of jobs with a lane that hangs (W1).
 const HUNG_MAX_WAIT: &str = "5s";
-/// Everything reports by then, so that the demo ends on the busiest machine.
+/// The deadline of all jobs, so that the demo ends even on a busy machine.
 const DEADLINE: &str = "42s";
 
 /// The lane of each urgent part.
 pub(super) const URGENT_LANE: &str = "steady";
 pub(super) const BOUND_LANE: &str = "windowed";
 
-/// All of it. `windowed` allows 20 in 10 s and gets more than 60 calls: the demo takes 30 s.
+/// All jobs. `windowed` allows 20 in 10 s and gets more than 60 calls: the demo takes 30 s.
 pub(super) fn wanted() -> Vec<Wanted> {
-    use Comes::{AtOnce, Later};
+    use Comes::{AtOnce, Delayed};
     use Priority::{Background, Completion, Interactive, Rss};
     let groups: [(usize, Part, Stages, Priority, Comes); 14] = [
         (80, Part::Bulk, &[&["steady"]], Background, AtOnce),
@@ -62,9 +62,9 @@ pub(super) fn wanted() -> Vec<Wanted> {
         (5, Part::Bulk, &[&["hung"], &["flaky"]], Background, AtOnce),
         (12, Part::Bulk, &[&["steady"]], Completion, AtOnce),
         (12, Part::Bulk, &[&["grumpy"]], Completion, AtOnce),
-        (1, Part::Bulk, &[&["steady"]], Rss, Later),
-        (1, Part::Bulk, &[&["windowed"]], Rss, Later),
-        (1, Part::Bulk, &[&["grumpy"]], Rss, Later),
+        (1, Part::Bulk, &[&["steady"]], Rss, Delayed),
+        (1, Part::Bulk, &[&["windowed"]], Rss, Delayed),
+        (1, Part::Bulk, &[&["grumpy"]], Rss, Delayed),
         (1, Part::Urgent, &[&[URGENT_LANE]], Interactive, AtOnce),
         (12, Part::Searches, &[&["steady", "windowed", "grumpy"], &["flaky"]], Completion, AtOnce),
         (1, Part::Bound, &[&[BOUND_LANE]], Interactive, AtOnce),
@@ -85,7 +85,7 @@ pub(super) fn wanted() -> Vec<Wanted> {
 }
 
 impl Wanted {
-    /// Its lanes, by the numbers of the calls.
+    /// Its lanes, in the order of its calls.
     pub(super) fn lanes(&self) -> impl Iterator<Item = &'static str> {
         self.stages.iter().copied().flatten().copied()
     }
@@ -94,16 +94,16 @@ impl Wanted {
         self.priority
     }
 
-    /// The path that the services are asked for.
+    /// The path of its requests.
     pub(super) fn path(&self) -> String {
         format!("/job/{}", self.number)
     }
 
-    /// As Paceline is told. The key says which it is, also to the process that finds it later.
+    /// The job for Paceline. Its key identifies it, also in a process that finds it in the store.
     pub(super) fn job(&self) -> Job {
         let job = Job::new("ask", &self.path()).key(self.number.to_string()).deadline(DEADLINE);
         let job = self.stages.iter().fold(job, |job, stage| job.on(*stage));
-        // One in three of `flaky` fails, so many in a row hardly ever do.
+        // One in three calls of `flaky` fails, so 12 in a row hardly ever do.
         let job = job.attempts(12).backoff("200ms");
         let job = match self.stages {
             [["hung"]] => job.attempts(1).max_wait(HUNG_MAX_WAIT),
@@ -111,16 +111,16 @@ impl Wanted {
             _ => job,
         };
         let job = if self.part == Part::Searches { job.first_conclusive() } else { job };
-        let job = if self.comes == Comes::Later { job.delay(LATER) } else { job };
+        let job = if self.comes == Comes::Delayed { job.delay(LATER) } else { job };
         match self.priority {
-            // Not named, because a named one would not wait longer than a minute (W1).
+            // Left unset: a priority that is set brings a `max_wait` of a minute (W1).
             Priority::Background => job,
             named => job.priority(named),
         }
     }
 }
 
-/// The number of a job by the path that was asked for.
+/// The number of the job that a request path belongs to.
 pub(super) fn number_of(path: &str) -> Option<u32> {
     path.strip_prefix("/job/")?.parse().ok()
 }
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_is_known_by_its_path() {
+    fn a_path_identifies_its_job() {
         for (number, wanted) in (1..).zip(wanted()) {
             assert_eq!(wanted.number, number);
             assert_eq!(number_of(&wanted.path()), Some(number));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_a_few_hundred_calls_and_half_a_minute() {
+    fn the_work_is_a_few_hundred_calls_and_half_a_minute() {
         let all = wanted();
         assert!((300..400).contains(&all.iter().flat_map(Wanted::lanes).count()));
         // Three full windows and a part of a fourth; searches have their answers from elsewhere.

@@ -1,4 +1,4 @@
-//! What the demo and its worker process tell each other: one line of JSON each.
+//! The messages between the demo and its worker process: one line of JSON each.
 
 use std::io;
 
@@ -8,60 +8,60 @@ use serde::{Deserialize, Serialize};
 use super::wanted::Part;
 use crate::output::data;
 
-/// What the worker process is told.
+/// A message to the worker process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Order {
     /// Submit the jobs of this part.
     Submit(Part),
-    /// When nothing is left to do, tell what the store kept and end.
+    /// When all work is done, send the jobs of the store and end.
     Finish,
 }
 
-/// What the worker process tells.
+/// A message of the worker process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum News {
     /// The store is open, with these jobs in it.
-    Up { unfinished: Vec<u32>, finished: Vec<u32> },
+    Opened { unfinished: Vec<u32>, finished: Vec<u32> },
     /// These jobs are durable.
     Accepted(Vec<u32>),
     /// This job has its report.
     Finished(u32),
-    /// A lane is closed for so long; the rung is zero if its service wanted that.
+    /// A lane is closed for this long; the rung is zero if its upstream asked for that.
     Closed { lane: String, ms: u64, rung: u8 },
-    /// An urgent job has its answer, and so many calls that came to its lane before it still wait.
+    /// An urgent job has its answer while this many earlier calls of its lane still wait.
     Overtook { part: Part, calls: usize, ms: u64 },
-    /// How the lanes are doing.
+    /// The state of the lanes.
     Status(Vec<LaneState>),
-    /// A job as the store kept it.
+    /// A job of the store at the end.
     Kept { number: u32, report: Option<Report> },
-    /// Nothing is left to do.
+    /// All work is done.
     Idle,
-    /// All is told.
+    /// The last message.
     Over,
 }
 
-/// How one lane is doing.
+/// The state of one lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LaneState {
     pub(super) name: String,
     pub(super) waiting: usize,
     pub(super) in_flight: u32,
-    /// What its window holds, and what it may hold.
+    /// The calls in its window, and the most that it allows.
     pub(super) used: Option<(u64, u32)>,
-    /// How long until its next call could go.
+    /// The time until its next call may start.
     pub(super) opens_ms: u64,
-    /// How long it is left alone.
+    /// The rest of its cooldown.
     pub(super) cooling_ms: Option<u64>,
-    /// Why its first call waits (W3).
+    /// The reason why its first call waits (W3).
     pub(super) why: Option<String>,
 }
 
-/// Tells the parent. In one write, so that a kill cannot cut a line in two.
+/// Sends a message to the parent. In one write, so that a kill cannot cut a line in two.
 pub(super) fn tell(news: &News) -> io::Result<()> {
     data(&line(news))
 }
 
-/// As one line.
+/// A message as one line.
 pub(super) fn line(words: &impl Serialize) -> String {
     let mut line = serde_json::to_string(words).expect("plain words are JSON");
     line.push('\n');

@@ -1,4 +1,4 @@
-//! The worker process: the real engine on a real store, told by its parent what to do.
+//! The worker process: the real engine on a real store, which follows the orders of its parent.
 
 use std::collections::BTreeMap;
 use std::io::BufRead as _;
@@ -16,53 +16,53 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
-use super::services::MANNERS;
+use super::upstreams::PROFILES;
 use super::waiting::Waiting;
 use super::wanted::{BOUND_LANE, Part, URGENT_LANE, Wanted, wanted};
 use super::words::{LaneState, News, Order, tell};
 use crate::bench::stopwatch::Stopwatch;
 use crate::exit::Exit;
-use crate::upstream::Upstream;
+use crate::local::LocalServer;
 
-/// How often the parent is told how the lanes are.
+/// How often the state of the lanes is sent to the parent.
 const TICK: Duration = Duration::from_millis(100);
-/// Orders that wait to be obeyed; the parent has fewer to give.
+/// The most queued orders; the parent sends fewer.
 const MOST_ORDERS: usize = 16;
-/// Jobs in one question to the store.
+/// The most jobs in one query of the store.
 const PAGE: usize = 1_000;
 
-/// Works until all is done, or until the parent is gone.
+/// Works until all jobs are done, or until the parent is gone.
 pub(super) fn run(store: &Path, addresses: &[SocketAddr]) -> anyhow::Result<Exit> {
-    ensure!(addresses.len() == MANNERS.len(), "the worker process needs one address per service");
+    ensure!(addresses.len() == PROFILES.len(), "the worker process needs one address per upstream");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let exit = runtime.block_on(async {
         let pace = engine(store, addresses).start()?;
         Process::new(pace).work().await
     });
-    // The thread that reads orders may wait for one more.
+    // The thread that reads orders may still be blocked.
     runtime.shutdown_background();
     exit
 }
 
-/// An engine that knows the services' limits.
+/// An engine with a lane for each upstream.
 fn engine(store: &Path, addresses: &[SocketAddr]) -> Builder {
-    let services = MANNERS.iter().zip(addresses);
-    let services = services.map(|(manners, &address)| (manners.name, Upstream::new(address)));
-    let asking = Asking { services: services.collect() };
-    let builder = Paceline::open(store).worker("ask", asking);
-    MANNERS.into_iter().fold(builder, |builder, manners| builder.lane(manners.lane()))
+    let upstreams = PROFILES.iter().zip(addresses);
+    let upstreams = upstreams.map(|(profile, &address)| (profile.name, LocalServer::new(address)));
+    let worker = UpstreamWorker { upstreams: upstreams.collect() };
+    let builder = Paceline::open(store).worker("ask", worker);
+    PROFILES.into_iter().fold(builder, |builder, profile| builder.lane(profile.lane()))
 }
 
-/// One real request per attempt.
-struct Asking {
-    services: BTreeMap<&'static str, Upstream>,
+/// The worker: one real request per attempt.
+struct UpstreamWorker {
+    upstreams: BTreeMap<&'static str, LocalServer>,
 }
 
-impl Worker for Asking {
+impl Worker for UpstreamWorker {
     async fn run(&self, call: Call) -> Work {
         let path: String = call.payload()?;
-        let service = self.services.get(call.lane()).expect("each lane is a service");
-        let response = service.attempt(&call, &path, || ()).await?;
+        let upstream = self.upstreams.get(call.lane()).expect("each lane is an upstream");
+        let response = upstream.attempt(&call, &path, || ()).await?;
         if response.status == 200 { Outcome::done(response.body) } else { response.refused(&call) }
     }
 
@@ -71,7 +71,7 @@ impl Worker for Asking {
     }
 }
 
-/// What the process knows: which job is which, and who waits.
+/// The state of the process.
 struct Process {
     pace: Paceline,
     events: Receiver<Event>,
@@ -115,13 +115,13 @@ impl Process {
         }
     }
 
-    /// The parent is gone: nobody would hear of anything.
+    /// Stops, because the parent is gone.
     async fn abandoned(self) -> anyhow::Result<Exit> {
         self.pace.stop(Duration::ZERO).await?;
         Ok(Exit::Interrupted)
     }
 
-    /// What an earlier process left in the store.
+    /// Resumes the jobs that an earlier process left in the store.
     async fn take_up(&mut self) -> anyhow::Result<()> {
         let (mut unfinished, mut finished) = (Vec::new(), Vec::new());
         for (job, number, state) in self.stored().await? {
@@ -133,10 +133,10 @@ impl Process {
             }
             self.numbers.insert(job, number);
         }
-        Ok(tell(&News::Up { unfinished, finished })?)
+        Ok(tell(&News::Opened { unfinished, finished })?)
     }
 
-    /// Every job of the store, with its number in the list of what is wanted.
+    /// Every job of the store, with its number in the list of work.
     async fn stored(&self) -> anyhow::Result<Vec<(JobId, u32, JobState)>> {
         let (jobs, more) = self.pace.list(None, PAGE, None).await?;
         ensure!(more.is_none(), "the demo's store holds more than {PAGE} jobs");
@@ -214,7 +214,7 @@ impl Process {
         Ok(states)
     }
 
-    /// Tells what the store kept, and ends.
+    /// Sends the jobs of the store to the parent, and ends.
     async fn finish(mut self) -> anyhow::Result<Exit> {
         loop {
             match self.events.try_recv() {
@@ -233,7 +233,7 @@ impl Process {
     }
 }
 
-/// Follows a job to its report; how many calls that came to its lane before it still wait then.
+/// Follows a job to its report. Returns the number of earlier calls of its lane that still wait then.
 async fn overtaken(pace: &Paceline, job: Following, lane: &str) -> anyhow::Result<usize> {
     job.report().await?;
     let lanes = pace.lanes().await?;
@@ -254,7 +254,7 @@ fn state(pace: &Paceline, lane: &LaneStatus) -> LaneState {
     }
 }
 
-/// What the parent orders. It ends when the parent does.
+/// The orders of the parent. The channel closes when the parent ends.
 fn orders() -> mpsc::Receiver<Order> {
     let (sender, orders) = mpsc::channel(MOST_ORDERS);
     std::thread::spawn(move || {

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::describe::Arguments;
 use super::show::reports;
 use crate::client::Client;
-use crate::exit::{Exit, Later};
+use crate::exit::{Exit, TryLater};
 use crate::follow::{End, NOTHING_RUNS, exit_of, finished, follow, signals, worst};
 use crate::form::Form;
 use crate::output::{data, say};
@@ -25,7 +25,7 @@ pub(super) async fn add(
     if let Some(wait) = arguments.wait {
         if !client.runs_jobs() {
             let what = format!("{NOTHING_RUNS}, or leave out `--wait`; nothing was added");
-            return Err(Later(what).into());
+            return Err(TryLater(what).into());
         }
         return attend(client, jobs, wait.map(Into::into), form).await;
     }

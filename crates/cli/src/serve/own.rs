@@ -7,9 +7,9 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use super::Owner;
+use super::OwnerToken;
 use crate::config::Config;
-use crate::daemon::Posted;
+use crate::daemon::DaemonFile;
 use crate::engine::Engine;
 
 /// Commands at once that ask: more than anybody types, and few of the files that programs need.
@@ -19,7 +19,7 @@ const MOST_CONNECTIONS: usize = 32;
 pub(crate) struct OwnPort {
     server: Server,
     /// Until the process is on its way out.
-    posted: Option<Posted>,
+    daemon_file: Option<DaemonFile>,
     /// What answers, and what ends it.
     answers: JoinSet<()>,
     over: oneshot::Sender<()>,
@@ -28,7 +28,7 @@ pub(crate) struct OwnPort {
 impl OwnPort {
     /// Answers the owner on any free port.
     pub(crate) async fn open(config: &Config, engine: &Engine) -> anyhow::Result<OwnPort> {
-        let owner = Owner::new()?;
+        let owner = OwnerToken::new()?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let access = Access { tokens: vec![owner.admits()?], hosts: Vec::new() };
@@ -39,14 +39,14 @@ impl OwnPort {
         let mut answers = JoinSet::new();
         let ends = async { drop(ends.await) };
         answers.spawn(server.clone().serve(listener, bounds, ends));
-        let posted = Some(owner.post(config, address)?);
-        Ok(OwnPort { server, posted, answers, over })
+        let daemon_file = Some(owner.post(config, address)?);
+        Ok(OwnPort { server, daemon_file, answers, over })
     }
 
     /// From now on nobody finds it; whoever is there is answered.
     pub(crate) fn withdraw(&mut self) {
         self.server.stopping();
-        drop(self.posted.take());
+        drop(self.daemon_file.take());
     }
 
     /// Lets go of whoever is there.

@@ -4,11 +4,11 @@ use paceline::Lane;
 use paceline::lanes::ChangeError;
 use sd_notify::NotifyState;
 
-use super::Up;
-use crate::config::{Config, Surroundings};
-use crate::engine::For;
+use super::RunningDaemon;
+use crate::config::{Config, Environment};
+use crate::engine::Purpose;
 
-impl Up {
+impl RunningDaemon {
     /// Reads the configuration again. One that has mistakes changes nothing.
     pub(super) async fn reload(&mut self) -> anyhow::Result<()> {
         if let Ok(now) = NotifyState::monotonic_usec_now() {
@@ -30,13 +30,13 @@ impl Up {
 
     /// What the file says now. Whom to ask and who may ask is known from here on.
     fn read_again(&self) -> anyhow::Result<Config> {
-        let mut fresh = Config::load(self.config.file.as_deref(), &Surroundings::of_process())?;
+        let mut fresh = Config::load(self.config.file.as_deref(), &Environment::of_process())?;
         // Where it listens stays, whatever the file says now.
         fresh.server.listen = self.config.server.listen;
         // What was a secret stays one: its lane may still have work.
         fresh.hide(&self.config.hidden);
         let access = self.owner.access(&fresh.server)?;
-        self.engine.live.renew(&fresh, For::Rosters)?;
+        self.engine.live.renew(&fresh, Purpose::Rosters)?;
         self.server.set_access(access);
         Ok(fresh)
     }

@@ -14,11 +14,11 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::{known, no_service, services};
-use crate::client::{Client, Owner, part, start_or_ask};
+use crate::client::{Client, StoreOwner, part, start_or_ask};
 use crate::config::Config;
-use crate::engine::{Engine, For, start, start_with};
+use crate::engine::{Engine, Purpose, start, start_with};
 use crate::exit::Usage;
-use crate::exit::{Exit, Later};
+use crate::exit::{Exit, TryLater};
 use crate::follow::{End, exit_of, follow};
 use crate::form::Form;
 use crate::interrupt::Signals;
@@ -68,7 +68,7 @@ async fn start_rosters(config: &Config) -> anyhow::Result<(Engine, Receiver<Even
         }
     }
     let mut events = None;
-    let engine = start_with(config, For::Rosters, |builder| {
+    let engine = start_with(config, Purpose::Rosters, |builder| {
         events = Some(builder.events());
         builder.keep_events(u64::from(config.server.keep_events))
     });
@@ -80,11 +80,11 @@ async fn start_rosters(config: &Config) -> anyhow::Result<(Engine, Receiver<Even
 pub(super) async fn rosters(config: &Config, form: Form) -> anyhow::Result<Exit> {
     log_warnings();
     let (engine, events) = match start_or_ask(config, start_rosters(config)).await? {
-        Owner::This(started) => started,
-        Owner::Other(_) => {
+        StoreOwner::This(started) => started,
+        StoreOwner::Other(_) => {
             let what = "another process runs the rosters of this store: `paceline services status` \
                         shows them";
-            return Err(Later(what.to_string()).into());
+            return Err(TryLater(what.to_string()).into());
         }
     };
     let pace = &engine.pace;
@@ -210,11 +210,11 @@ pub(super) async fn one(config: &Config, name: &str, form: Form) -> anyhow::Resu
             let names = config.tools.services.services.iter().map(|service| service.name.as_str());
             return Err(no_service(name, names));
         }
-        start(config, For::Calls).await
+        start(config, Purpose::Calls).await
     };
     let pace = match start_or_ask(config, started).await? {
-        Owner::This(pace) => pace,
-        Owner::Other(client) => return asked(&client, name, form).await,
+        StoreOwner::This(pace) => pace,
+        StoreOwner::Other(client) => return asked(&client, name, form).await,
     };
     let mut signals = signals()?;
     let told = tokio::select! {
@@ -247,7 +247,7 @@ async fn run_one(pace: &Paceline, name: &str, form: Form) -> anyhow::Result<Exit
     let following = match pace.run_service(name).await {
         Ok(following) => following,
         Err(NotSubmitted::Full { .. }) => {
-            return Err(Later("the queue is full: try again later".to_string()).into());
+            return Err(TryLater("the queue is full: try again later".to_string()).into());
         }
         Err(error) => return Err(error).with_context(|| format!("`{name}` was not run")),
     };

@@ -1,5 +1,5 @@
-//! The daemon in a process of its own, hung lanes whose upstream never answers, and clients that ask
-//! for permits and relay requests on idle lanes over real sockets.
+//! A daemon in a process of its own, with lanes whose upstream never answers, and clients that request
+//! permits and relay requests on idle lanes.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -16,20 +16,20 @@ use crate::bench::bare::Bare;
 use crate::bench::daemon::{Daemon, post};
 use crate::bench::stopwatch::now;
 use crate::bench::{Figure, Target};
-use crate::upstream::{Response, Upstream};
+use crate::local::{LocalServer, Response};
 
-/// Requests of each client, of which there is one for each idle lane and each way, and how far
-/// apart they come.
+/// The requests of each client, and the time between them. Each idle lane has a client for permits and
+/// one for the relay.
 const REQUESTS: usize = 20;
 const APART: Duration = Duration::from_millis(100);
 /// How often the upstream's log is read until every lane hangs.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// What one run saw.
+/// The measurements of one run.
 pub(super) struct Run {
     /// From request to grant.
     permits: Spans,
-    /// From request to the upstream's answer.
+    /// From request to the upstream's response.
     relayed: Spans,
     /// Bare commits meanwhile: a permit and a relayed request are charged durably first.
     commits: Spans,
@@ -47,7 +47,7 @@ pub(super) async fn run(load: Load) -> anyhow::Result<Run> {
     let (mut permits, mut relays, mut disk) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
     let requests = REQUESTS / load.scale;
     for lane in 0..IDLE {
-        // Each begins at its own moment, as strangers do.
+        // The clients start at different moments.
         let after = APART * u32::try_from(lane)? / u32::try_from(IDLE)?;
         permits.spawn(ask_permits(daemon.client(), lane, after, requests));
         relays.spawn(ask_relay(daemon.client(), lane, after + APART / 2, requests));
@@ -56,7 +56,7 @@ pub(super) async fn run(load: Load) -> anyhow::Result<Run> {
     let (permits, relayed) = (joined(permits).await?, joined(relays).await?);
     let commits = joined(disk).await?;
     let cpu = daemon.cpu()?.saturating_sub(cpu);
-    ensure!(paths(&dead).len() == load.hung, "a call went astray");
+    ensure!(paths(&dead).len() == load.hung, "a call reached the wrong upstream");
     Ok(Run { permits, relayed, commits, cpu })
 }
 
@@ -76,8 +76,8 @@ fn config(load: Load, dead: &Mock, prompt: &Mock) -> String {
     text
 }
 
-/// Hands in what will hang, and waits until every lane does.
-async fn hang(daemon: &Upstream, load: Load, dead: &Mock) -> anyhow::Result<()> {
+/// Submits jobs that hang, and waits until every lane hangs.
+async fn hang(daemon: &LocalServer, load: Load, dead: &Mock) -> anyhow::Result<()> {
     for lane in load.hung_lanes() {
         let job = format!(r#"{{"kind":"http","lanes":["{lane}"],"payload":{{"path":"/{lane}"}}}}"#);
         let jobs = vec![job; load.calls_each].join(",");
@@ -91,7 +91,7 @@ async fn hang(daemon: &Upstream, load: Load, dead: &Mock) -> anyhow::Result<()> 
     timeout(GIVE_UP, all_hang).await.context("a hung lane did not start")
 }
 
-/// What was asked of an upstream.
+/// The paths that were requested from an upstream.
 fn paths(upstream: &Mock) -> BTreeSet<String> {
     upstream.log().into_iter().map(|entry| entry.path).collect()
 }
@@ -104,9 +104,9 @@ async fn joined(mut tasks: JoinSet<anyhow::Result<Vec<Duration>>>) -> anyhow::Re
     Ok(spans)
 }
 
-/// One request, its response, and how long that took.
+/// Sends one request. Returns its response and the time it took.
 async fn ask(
-    daemon: &Upstream,
+    daemon: &LocalServer,
     method: Method,
     path: &str,
     body: &str,
@@ -120,9 +120,9 @@ async fn ask(
     Ok((response, took))
 }
 
-/// Asks for permits on one lane, and settles each.
+/// Requests permits on one lane, and settles each.
 async fn ask_permits(
-    daemon: Upstream,
+    daemon: LocalServer,
     lane: usize,
     after: Duration,
     requests: usize,
@@ -143,7 +143,7 @@ async fn ask_permits(
 
 /// Relays requests to one lane.
 async fn ask_relay(
-    daemon: Upstream,
+    daemon: LocalServer,
     lane: usize,
     after: Duration,
     requests: usize,
@@ -162,7 +162,7 @@ fn ticking(after: Duration) -> tokio::time::Interval {
     tokio::time::interval_at(tokio::time::Instant::now() + after, APART)
 }
 
-/// One bare commit as often as each client asks.
+/// Makes a bare commit as often as each client sends a request.
 async fn commit(mut disk: Bare, commits: usize) -> anyhow::Result<Vec<Duration>> {
     let mut tick = ticking(APART / 3);
     let mut spans = Vec::with_capacity(commits);

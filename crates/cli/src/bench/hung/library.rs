@@ -1,4 +1,4 @@
-//! The library over SQLite with its default pool: from `submit` returning to the worker's first line.
+//! The library over SQLite with its default pool: from the return of `submit` to the start of the worker.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,15 +13,15 @@ use super::{GIVE_UP, IDLE, IN_FLIGHT, LIBRARY, Load, Spans, figures_of, median};
 use crate::bench::stopwatch::{Lap, Stopwatch, now};
 use crate::bench::{Figure, Target};
 
-/// Measured calls of one run, on all idle lanes together, and how far apart they come.
+/// The measured calls of one run, over all idle lanes, and the time between them.
 const CALLS: usize = 100;
 const APART: Duration = Duration::from_millis(50);
 
-/// What one run saw.
+/// The measurements of one run.
 pub(super) struct Run {
-    /// From `submit` returning to the worker's first line; zero where the worker was first.
+    /// From the return of `submit` to the start of the worker; zero if the worker was first.
     returned: Spans,
-    /// From calling `submit`, so with the commit that makes the job durable.
+    /// From the call of `submit`, which includes the commit that makes the job durable.
     called: Spans,
     calls: usize,
     lap: Lap,
@@ -76,7 +76,8 @@ fn engine(
     for lane in load.hung_lanes() {
         builder = builder.lane(Lane::new(&lane).in_flight(IN_FLIGHT));
     }
-    // A gap that is always over when the next call comes: its reservation is synced before it starts.
+    // The gap is always over when the next call comes. With a gap, a reservation is synced before the
+    // call starts.
     (0..IDLE).fold(builder, |builder, lane| builder.lane(Lane::new(&idle(lane)).every("50ms")))
 }
 
@@ -99,7 +100,7 @@ struct Submitted {
     returned: Instant,
 }
 
-/// Submits by the clock, whatever becomes of the calls.
+/// Submits at fixed intervals, without waiting for the calls.
 async fn submit(pace: &Paceline, calls: usize) -> anyhow::Result<Vec<Submitted>> {
     let mut tick = tokio::time::interval(APART);
     let mut submitted = Vec::with_capacity(calls);
@@ -112,7 +113,7 @@ async fn submit(pace: &Paceline, calls: usize) -> anyhow::Result<Vec<Submitted>>
     Ok(submitted)
 }
 
-/// When each call started, by number.
+/// The start of each call, by number.
 async fn starts(
     calls: usize,
     told: &mut UnboundedReceiver<(usize, Instant)>,

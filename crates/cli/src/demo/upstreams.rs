@@ -1,4 +1,4 @@
-//! The demo's services: two of each, for one client each, so that none pays for the other.
+//! The demo's mock upstreams: a set for each client, so that one client does not affect the other.
 
 use std::net::SocketAddr;
 
@@ -9,40 +9,40 @@ use paceline_mock::{Behaviour, Mock, Preset, Summary};
 use super::score::Score;
 use crate::config::LaneConfig;
 
-/// A call so much too early at its arrival is still in time: the way there is not exact, and a
-/// newcomer's machine may be busy.
+/// How much too early a call may arrive and still be in time: network delay varies, and the machine
+/// may be busy.
 const ARRIVAL: Span = Span::millis(20);
-/// How long `flaky` takes: long enough for some of its calls to be on the wire at any moment.
+/// The latency of `flaky`: long enough for some of its calls to be in flight at any moment.
 const FLAKY_LATENCY: Span = Span::millis(300);
-/// How long either client waits for an answer of a service that hangs.
+/// How long either client waits for a response of an upstream that hangs.
 pub(super) const PATIENCE: Span = Span::secs(1);
 
-/// How one service behaves.
+/// The behaviour of one upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Manners {
+pub(super) struct Profile {
     pub(super) name: &'static str,
-    /// What it allows or does, in words.
+    /// Its limits or its faults, in words.
     pub(super) allows: &'static str,
     preset: Preset,
 }
 
-/// All five, by the names of their lanes.
-pub(super) const MANNERS: [Manners; 5] = [
-    Manners { name: "steady", allows: "1 every 200ms", preset: Preset::Steady },
-    Manners { name: "windowed", allows: "20 in 10s", preset: Preset::Windowed },
-    Manners { name: "grumpy", allows: "5/s, or bans", preset: Preset::Grumpy },
-    Manners { name: "flaky", allows: "fails 1 in 3", preset: Preset::Flaky },
-    Manners { name: "hung", allows: "never answers", preset: Preset::Hung },
+/// The five upstreams. Each has a lane of the same name.
+pub(super) const PROFILES: [Profile; 5] = [
+    Profile { name: "steady", allows: "1 every 200ms", preset: Preset::Steady },
+    Profile { name: "windowed", allows: "20 in 10s", preset: Preset::Windowed },
+    Profile { name: "grumpy", allows: "5/s, or bans", preset: Preset::Grumpy },
+    Profile { name: "flaky", allows: "fails 1 in 3", preset: Preset::Flaky },
+    Profile { name: "hung", allows: "never answers", preset: Preset::Hung },
 ];
 
-impl Manners {
+impl Profile {
     fn behaviour(self) -> Behaviour {
         let preset = self.preset.behaviour();
         let latency = if self.preset == Preset::Flaky { FLAKY_LATENCY } else { preset.latency };
         Behaviour { latency, tolerance: ARRIVAL, ..preset }
     }
 
-    /// The same limits as a lane's.
+    /// A lane with the limits of the upstream.
     pub(super) fn lane(self) -> Lane {
         let behaviour = self.behaviour();
         let lane = behaviour.limits.into_iter().fold(Lane::new(self.name), Lane::limit);
@@ -51,19 +51,19 @@ impl Manners {
     }
 }
 
-/// The services, up and listening on this machine.
-pub(super) struct Services {
+/// The running upstreams of both clients.
+pub(super) struct Upstreams {
     pub(super) naive: Side,
     pub(super) paced: Side,
 }
 
-impl Services {
-    pub(super) async fn start() -> anyhow::Result<Services> {
-        Ok(Services { naive: Side::start().await?, paced: Side::start().await? })
+impl Upstreams {
+    pub(super) async fn start() -> anyhow::Result<Upstreams> {
+        Ok(Upstreams { naive: Side::start().await?, paced: Side::start().await? })
     }
 }
 
-/// The five services of one client.
+/// The five upstreams of one client.
 pub(super) struct Side {
     mocks: Vec<Mock>,
 }
@@ -71,40 +71,40 @@ pub(super) struct Side {
 impl Side {
     async fn start() -> anyhow::Result<Side> {
         let mut mocks = Vec::new();
-        for manners in MANNERS {
-            let mock = Mock::start(manners.behaviour()).await;
-            mocks.push(mock.context("no port on 127.0.0.1 for a service of the demo")?);
+        for profile in PROFILES {
+            let mock = Mock::start(profile.behaviour()).await;
+            mocks.push(mock.context("no port on 127.0.0.1 for an upstream of the demo")?);
         }
         Ok(Side { mocks })
     }
 
-    /// Where they listen, in the order of `MANNERS`.
+    /// Their addresses, in the order of `PROFILES`.
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {
         self.mocks.iter().map(Mock::addr).collect()
     }
 
-    /// Each as a configuration would describe it.
+    /// Their lanes, as a configuration would describe them.
     pub(super) fn lanes(&self) -> Vec<LaneConfig> {
-        let lane = |(manners, mock): (Manners, &Mock)| {
-            let (name, limits) = manners.lane().build().expect("the services allow something");
+        let lane = |(profile, mock): (Profile, &Mock)| {
+            let (name, limits) = profile.lane().build().expect("the upstreams allow something");
             let (url, headers) = (Some(mock.url("")), Vec::new());
             LaneConfig { name, url, headers, private: false, limits }
         };
-        MANNERS.into_iter().zip(&self.mocks).map(lane).collect()
+        PROFILES.into_iter().zip(&self.mocks).map(lane).collect()
     }
 
-    /// Calls that they have not answered yet.
+    /// The number of calls that are not answered yet.
     pub(super) fn open(&self) -> usize {
         let open = |mock: &Mock| mock.log().iter().filter(|call| call.ended_at.is_none()).count();
         self.mocks.iter().map(open).sum()
     }
 
-    /// What each of them has seen so far.
+    /// The summary of each upstream so far.
     pub(super) fn summaries(&self) -> Vec<Summary> {
         self.mocks.iter().map(Mock::summary).collect()
     }
 
-    /// What each of them saw, call by call.
+    /// The score of each upstream, from its whole log.
     pub(super) fn scores(&self) -> Vec<Score> {
         self.mocks.iter().map(|mock| Score::of(&mock.summary(), &mock.log())).collect()
     }
@@ -116,8 +116,8 @@ mod tests {
     use paceline::lanes::Limits;
 
     fn limits(name: &str) -> Limits {
-        let manners = MANNERS.into_iter().find(|manners| manners.name == name);
-        manners.expect("a service").lane().build().expect("a lane").1
+        let profile = PROFILES.into_iter().find(|profile| profile.name == name);
+        profile.expect("an upstream").lane().build().expect("a lane").1
     }
 
     #[test]

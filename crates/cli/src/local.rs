@@ -1,4 +1,4 @@
-//! A server on this machine, asked by `bench` and `demo` through the one HTTP client.
+//! A server on this machine, to which `bench` and `demo` send requests: a mock upstream or a daemon.
 
 use std::net::SocketAddr;
 
@@ -14,7 +14,7 @@ use url::Url;
 const LARGEST: usize = 64 << 10;
 
 /// A server and the open connections to it.
-pub(crate) struct Upstream {
+pub(crate) struct LocalServer {
     http: Client,
     root: Url,
 }
@@ -26,14 +26,14 @@ pub(crate) struct Response {
     pub(crate) body: String,
 }
 
-impl Upstream {
-    pub(crate) fn new(address: SocketAddr) -> Upstream {
+impl LocalServer {
+    pub(crate) fn new(address: SocketAddr) -> LocalServer {
         let root = Url::parse(&format!("http://{address}")).expect("an address is one of HTTP");
-        Upstream { http: Client::new(Patience::default(), Proxies::default()), root }
+        LocalServer { http: Client::new(Patience::default(), Proxies::default()), root }
     }
 
-    /// One attempt of a call, whose worker says `sends_itself`. Right after its start is stamped
-    /// `sending` is called.
+    /// Sends one attempt of a call; for workers that return `true` from `sends_itself`. Calls `sending`
+    /// right after the start of the attempt is recorded.
     pub(crate) async fn attempt(
         &self,
         call: &Call,
@@ -50,7 +50,7 @@ impl Upstream {
         response.map_err(|error| Failed::of(error.failure()))
     }
 
-    /// One request that is no attempt of a call.
+    /// Sends a request that belongs to no call.
     pub(crate) async fn ask(
         &self,
         method: Method,
@@ -62,7 +62,7 @@ impl Upstream {
     }
 
     fn request(&self, method: Method, path: &str, body: String) -> (Url, Request<Upload>) {
-        let url = self.root.join(path).expect("a path of ours");
+        let url = self.root.join(path).expect("the path is valid");
         let json = HeaderValue::from_static("application/json");
         let headers = HeaderMap::from_iter([(CONTENT_TYPE, json)]);
         let request = self.http.request(&url, method, headers, bytes::Bytes::from(body));

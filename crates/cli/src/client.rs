@@ -1,5 +1,5 @@
-//! The client of the API: it asks the daemon that owns the store, else opens the store itself.
-//! Both give the same responses, because both are the same API.
+//! The client of the API. It asks the daemon that owns the store, or opens the store itself. Both give
+//! the same responses, because both are the same API.
 
 use std::time::Duration;
 
@@ -39,23 +39,23 @@ const PREFER: HeaderName = HeaderName::from_static("prefer");
 
 /// A client of the API.
 pub(crate) enum Client {
-    /// Of the process that owns the store: a daemon, or a command that can be asked while it runs.
+    /// The client of the process that owns the store: a daemon, or `services run`.
     Daemon(Box<(Daemon, http::Client)>),
-    /// Of an engine in this process. It starts nothing, and ends with the command.
+    /// The client of an engine in this process, which starts no calls and ends with the command.
     Store(Box<Server>, Paceline),
 }
 
-/// The process that owns the store.
+/// The owner of the store, as seen by this process.
 pub(crate) enum StoreOwner<T> {
-    /// This one, which has started something on it.
+    /// This process, with the result of its start.
     This(T),
-    /// Another one, which can be asked.
+    /// Another process, with a client for it.
     Other(Client),
 }
 
-/// Starts something on the store, unless another process has it and can be asked. Looks for that
-/// process also while it waits for the store: a daemon that starts owns it before it says where it
-/// listens.
+/// Runs `start` on the store, unless another process owns the store and can be asked. Looks for that
+/// process also while it waits for the store, because a starting daemon owns the store before it
+/// publishes its address.
 pub(crate) async fn start_or_ask<T>(
     config: &Config,
     start: impl Future<Output = anyhow::Result<T>>,
@@ -73,12 +73,12 @@ pub(crate) async fn start_or_ask<T>(
     }
 }
 
-/// What a name may keep as a part of a path.
+/// The characters of a name that are not encoded in a path.
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// A name as one part of a path.
 pub(crate) fn part(name: &str) -> String {
-    // As they are, these would lead to another path.
+    // Unencoded, these two would change the path.
     match name {
         "." => "%2E".to_string(),
         ".." => "%2E%2E".to_string(),
@@ -164,7 +164,7 @@ impl Client {
         json(&self.exchange(Method::POST, "/jobs", headers, jobs).await?)
     }
 
-    /// A job as soon as it is finished, or as it is after a while.
+    /// A job when it is finished, or its state after 25 s.
     pub(crate) async fn wait_for(&self, job: &Value) -> anyhow::Result<Value> {
         let headers = HeaderMap::from_iter([(PREFER, HeaderValue::from_static(WAIT))]);
         json(&self.exchange(Method::GET, &format!("/jobs/{job}"), headers, Bytes::new()).await?)
@@ -211,7 +211,7 @@ impl Client {
         }
     }
 
-    /// Closes it: the changes that were asked for are durable.
+    /// Closes it. Earlier changes are durable.
     pub(crate) async fn close(self) -> anyhow::Result<()> {
         if let Client::Store(_, pace) = self {
             pace.stop(Duration::ZERO).await?;
@@ -220,7 +220,7 @@ impl Client {
     }
 }
 
-/// A daemon that is gone may be back later: what it accepted is durable.
+/// The error of a daemon that is gone. It may be back later, and what it accepted is durable.
 fn lost(daemon: &Daemon, error: &HttpError) -> TryLater {
     let Daemon { pid, address, .. } = daemon;
     TryLater(format!("process {pid} at {address} does not answer: {error}"))
@@ -230,7 +230,7 @@ fn json(bytes: &[u8]) -> anyhow::Result<Value> {
     serde_json::from_slice(bytes).context("the response is not JSON")
 }
 
-/// The body of a response that succeeded; of any other, the error that it stands for.
+/// The body of a successful response; the error of any other response.
 fn succeeded(status: StatusCode, body: Bytes) -> anyhow::Result<Bytes> {
     if status.is_success() {
         return Ok(body);
@@ -251,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_one_part_of_a_path_whatever_is_in_it() {
+    fn any_name_is_one_part_of_a_path() {
         assert_eq!(part("shop-1.example"), "shop-1.example");
         assert_eq!(part("host:a/b?c#d %"), "host%3Aa%2Fb%3Fc%23d%20%25");
         assert_eq!([part("."), part("..")], ["%2E", "%2E%2E"]);

@@ -1,4 +1,4 @@
-//! Where a daemon is found: a file beside its store says how to reach it, to its owner alone.
+//! The file beside a store that says how to reach its daemon. Only the owner of the file can read it.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -13,19 +13,19 @@ use serde::{Deserialize, Serialize};
 /// How to reach a daemon.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Daemon {
-    /// The process that it is.
+    /// Its process.
     pub(crate) pid: u32,
-    /// Where it listens.
+    /// The address it listens on.
     pub(crate) address: SocketAddr,
-    /// The configuration that it knows.
+    /// The configuration it has read.
     #[serde(default)]
     pub(crate) config: Option<PathBuf>,
-    /// What opens it to whoever may read this, if it asks for tokens.
+    /// A token with full access, for readers of this file, if the daemon requires tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) token: Option<String>,
 }
 
-/// The file, for as long as the daemon lives.
+/// The file, which is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct DaemonFile {
     file: PathBuf,
@@ -34,9 +34,9 @@ pub(crate) struct DaemonFile {
 
 impl Drop for DaemonFile {
     fn drop(&mut self) {
-        // Somebody else may have written there by now.
+        // The next daemon may have written its own by now.
         if read(&self.file).is_some_and(|daemon| daemon.pid == self.pid) {
-            // A file that stays leads to nobody: whoever reads it finds that out.
+            // If the file stays, its readers see that the process no longer owns the store.
             let _ = fs::remove_file(&self.file);
         }
     }
@@ -46,7 +46,7 @@ fn read(file: &Path) -> Option<Daemon> {
     serde_json::from_slice(&fs::read(file).ok()?).ok()
 }
 
-/// Beside the file itself, not beside a link to it, as the store's lock is.
+/// The path of the file: beside the store itself, not beside a link to it, like the store's lock.
 fn beside(store: &Path) -> PathBuf {
     let store = store.canonicalize().unwrap_or_else(|_| store.to_path_buf());
     let mut name = store.file_name().unwrap_or_default().to_os_string();
@@ -55,7 +55,7 @@ fn beside(store: &Path) -> PathBuf {
 }
 
 impl Daemon {
-    /// Tells those who may know.
+    /// Writes the file beside the store.
     pub(crate) fn post(&self, store: &Path) -> io::Result<DaemonFile> {
         let file = beside(store);
         let fresh = file.with_extension("daemon.new");
@@ -67,15 +67,15 @@ impl Daemon {
         Ok(DaemonFile { file, pid: self.pid })
     }
 
-    /// The daemon that owns this store. One that is gone left its word behind, and somebody else may
-    /// listen there by now: so the store says who has it.
+    /// The daemon that owns this store. A daemon that was killed leaves its file behind, and another
+    /// program may listen on its port by now, so the owner of the store's lock is compared.
     pub(crate) fn of(store: &Path) -> Option<Daemon> {
         let daemon = read(&beside(store))?;
         (Sqlite::owner(store) == Some(daemon.pid)).then_some(daemon)
     }
 }
 
-/// A token that nobody can guess.
+/// A new random token.
 pub(crate) fn new_token() -> anyhow::Result<String> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("no randomness: {error}"))?;
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn how_to_reach_a_daemon_is_for_its_owner_alone_and_goes_with_it() {
+    fn the_file_of_a_daemon_is_for_its_owner_alone_and_is_removed_with_it() {
         use std::os::unix::fs::PermissionsExt as _;
         let directory = tempfile::tempdir().expect("a directory");
         let store = directory.path().join("paceline.db");
@@ -99,12 +99,12 @@ mod tests {
             token,
         };
         let posted = daemon.post(&store).expect("written");
-        assert_eq!(Daemon::of(&store), None, "nobody has the store");
+        assert_eq!(Daemon::of(&store), None, "no process has the store");
         let open = Sqlite::open(&store).expect("a store");
         assert_eq!(Daemon::of(&store), Some(daemon.clone()));
-        let stranger = Daemon { pid: 1, ..daemon.clone() };
-        drop(stranger.post(&store).map(std::mem::forget));
-        assert_eq!(Daemon::of(&store), None, "somebody else has it");
+        let other = Daemon { pid: 1, ..daemon.clone() };
+        drop(other.post(&store).map(std::mem::forget));
+        assert_eq!(Daemon::of(&store), None, "another process has it");
         drop(open);
         let file = fs::metadata(directory.path().join("paceline.db.daemon")).expect("there");
         assert_eq!(file.permissions().mode() & 0o777, 0o600);
@@ -115,7 +115,7 @@ mod tests {
         let old = daemon.post(&store).expect("written");
         let next = Daemon { pid: daemon.pid + 1, ..daemon.clone() }.post(&store).expect("written");
         drop(old);
-        assert!(next.file.exists(), "the next one's word stays");
+        assert!(next.file.exists(), "the file of the next daemon stays");
         drop(next);
         let link = directory.path().join("link.db");
         std::os::unix::fs::symlink(&store, &link).expect("a link");

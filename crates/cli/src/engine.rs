@@ -17,33 +17,33 @@ use crate::exit::TryLater;
 use crate::output::say;
 use crate::tools::Renew;
 
-/// How long a short command waits for a store that somebody else has.
+/// How long a command waits for a store that another process has.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often it looks.
+/// The interval between two tries.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What the engine is started for.
+/// The purpose of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Rosters are run.
+    /// To run rosters and calls.
     Rosters,
-    /// Calls are made, but no roster is run.
+    /// To run calls, but no rosters.
     Calls,
-    /// Nothing is started: somebody only looks or marks.
+    /// To read and change the store. Nothing is started.
     Looking,
 }
 
-/// How a configuration reaches the tools of an engine. A reload changes them while it runs.
+/// Passes a configuration to the tools of an engine, also while it runs.
 pub(crate) struct Live {
     endpoints: Endpoints,
     renews: Vec<Renew>,
 }
 
 impl Live {
-    /// From now on the tools work by this configuration. A name that it no longer has stays as it was
-    /// until the next start: work may wait for it.
+    /// Makes the tools use this configuration. A name that it no longer has stays as it was until the
+    /// next start, because work may wait for it.
     pub(crate) fn renew(&self, config: &Config, purpose: Purpose) -> anyhow::Result<()> {
-        // A command that only looks sends nothing, and may well have none of the secrets.
+        // A command that only reads the store sends nothing, and may run without the secrets.
         let looks = purpose == Purpose::Looking;
         self.endpoints.add(if looks { config.addresses() } else { config.endpoints()? });
         self.renews.iter().for_each(|renew| renew(config));
@@ -51,14 +51,14 @@ impl Live {
     }
 }
 
-/// An engine, and what belongs to it.
+/// An engine with its kinds and its live configuration.
 pub(crate) struct Engine {
     pub(crate) pace: Paceline,
     pub(crate) kinds: Kinds,
     pub(crate) live: Live,
 }
 
-/// The lanes, groups and settings of the configuration, and what its tools add.
+/// A builder with the lanes, groups and settings of the configuration, and of its tools.
 fn builder(config: &Config, purpose: Purpose, kinds: &Kinds) -> Builder {
     let mut builder = Paceline::open(&config.store_path);
     for lane in &config.lanes {
@@ -82,12 +82,12 @@ fn builder(config: &Config, purpose: Purpose, kinds: &Kinds) -> Builder {
         .cache_bytes(usize::try_from(config.cache_bytes).unwrap_or(usize::MAX))
 }
 
-/// Starts an engine. A store that somebody else has is waited for, for a while.
+/// Starts an engine. Waits up to 10 s for a store that another process has.
 pub(crate) async fn start(config: &Config, purpose: Purpose) -> anyhow::Result<Paceline> {
     Ok(start_with(config, purpose, |builder| builder).await?.pace)
 }
 
-/// The same, with something added to it.
+/// Like [`start`], with additions to the builder.
 pub(crate) async fn start_with(
     config: &Config,
     purpose: Purpose,
@@ -136,13 +136,13 @@ pub(crate) async fn start_with(
     }
 }
 
-/// Ends what an earlier process left running, before anything may take its place on its lane (S3,
-/// L5). Returns the notes that told of it.
+/// Ends programs that an earlier process left running, before new ones may start on their lanes (S3,
+/// L5). Returns the notes about them.
 async fn end_leftovers(config: &Config, purpose: Purpose) -> Result<Vec<Arc<str>>, StoreError> {
     if purpose == Purpose::Looking || !config.store_path.exists() {
         return Ok(Vec::new());
     }
-    // Held while they end: nobody else starts anything meanwhile.
+    // The store stays open until they have ended, so that no other process starts anything.
     let open = if config.accept_older { Sqlite::open_older } else { Sqlite::open };
     let mut store = open(&config.store_path)?;
     let mut ending = Vec::new();
@@ -157,7 +157,7 @@ async fn end_leftovers(config: &Config, purpose: Purpose) -> Result<Vec<Arc<str>
         match left {
             Leftover::Nothing => {}
             Leftover::Ended => {
-                say(format_args!("ended processes that an earlier run of `{whose}` left behind"))
+                say(format_args!("ended processes that an earlier run of `{whose}` left behind"));
             }
             Leftover::Alive => {
                 say(format_args!(

@@ -1,10 +1,10 @@
-//! What the program tells its caller when it ends.
+//! Exit codes, and the errors that lead to them.
 
 use std::process::ExitCode;
 
 use crate::config::ConfigError;
 
-/// How a command ended. Scripts rely on the numbers.
+/// The exit code of a command. Scripts rely on the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
@@ -14,9 +14,9 @@ pub enum Exit {
     Failed = 1,
     /// Wrong usage or configuration.
     Usage = 2,
-    /// Refused or deferred by limits: worth trying later.
+    /// Refused or deferred by limits, or the store is in use: a later try may succeed.
     Deferred = 75,
-    /// Ended by the user.
+    /// Interrupted by the user.
     Interrupted = 130,
 }
 
@@ -26,17 +26,17 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// A mistake in how the command was called.
+/// A mistake in the arguments or the configuration.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Usage(pub String);
 
-/// Something that is worth trying later.
+/// An error after which a later try may succeed.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct TryLater(pub String);
 
-/// The exit that an error stands for.
+/// The exit code of an error.
 pub fn exit_of(error: &anyhow::Error) -> Exit {
     let closed = |cause: &(dyn std::error::Error + 'static)| {
         let io = cause.downcast_ref::<std::io::Error>();
@@ -47,7 +47,7 @@ pub fn exit_of(error: &anyhow::Error) -> Exit {
     } else if error.is::<TryLater>() {
         Exit::Deferred
     } else if error.chain().any(closed) {
-        // Whoever read our output has seen enough, as with `| head`.
+        // The reader closed stdout, as `| head` does.
         Exit::Done
     } else {
         Exit::Failed

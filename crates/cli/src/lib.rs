@@ -1,4 +1,4 @@
-//! The rooms of the binary `paceline`: configuration, commands, exit codes.
+//! The modules of the binary `paceline`: configuration, commands, exit codes.
 
 pub mod bench;
 mod client;

@@ -136,7 +136,7 @@ fn check(file: Option<&Path>) -> anyhow::Result<Exit> {
             "warning: `serve` refuses `{listen}` without tokens: make one with `paceline config token NAME`"
         ));
     }
-    done(&format!("ok: {file}: {}\n", counts))
+    done(&format!("ok: {file}: {counts}\n"))
 }
 
 /// Prints the page of a command, named as on the command line: `job add`.

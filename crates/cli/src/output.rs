@@ -8,20 +8,20 @@ use indicatif::MultiProgress;
 use crate::config::ConfigError;
 use crate::exit::{Exit, exit_of};
 
-/// Writes data for whoever reads stdout.
+/// Writes data to stdout.
 pub fn data(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
 }
 
-/// What stderr is for.
+/// The use of stderr.
 enum Stderr {
     /// Lines for people.
     Lines,
-    /// What is drawn on the terminal: lines have to go above it.
+    /// A display that is redrawn on the terminal: lines go above it.
     Picture(MultiProgress),
-    /// A log that programs read, and nothing else.
+    /// A log for programs, and nothing else.
     Log,
 }
 
@@ -31,17 +31,17 @@ fn stderr_is(what: Stderr) {
     *STDERR.lock().unwrap_or_else(PoisonError::into_inner) = what;
 }
 
-/// From now on lines are written above this picture, or above nothing.
+/// From now on lines are written above this display; plainly if there is none.
 pub fn draws(picture: Option<MultiProgress>) {
     stderr_is(picture.map_or(Stderr::Lines, Stderr::Picture));
 }
 
-/// From now on lines are lines of the log.
+/// From now on lines are written to the log.
 pub fn logs() {
     stderr_is(Stderr::Log);
 }
 
-/// Writes one line for the person at the terminal. A closed stderr is nobody listening.
+/// Writes one line for people to stderr. A closed stderr is no error.
 pub fn say(line: impl std::fmt::Display) {
     let write = || {
         let _ = writeln!(io::stderr().lock(), "{line}");
@@ -53,7 +53,7 @@ pub fn say(line: impl std::fmt::Display) {
     }
 }
 
-/// Says what went wrong, one line per mistake, and how to exit.
+/// Prints an error, one line per mistake, and returns its exit code.
 pub fn fail(error: &anyhow::Error) -> Exit {
     let exit = exit_of(error);
     match error.downcast_ref::<ConfigError>() {

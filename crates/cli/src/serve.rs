@@ -82,17 +82,17 @@ pub(crate) fn log_warnings() {
     std::mem::forget(log::start(Some(Form::Quiet)));
 }
 
-/// A port that is taken, and who may ask there.
+/// A bound port with its access rules.
 pub(crate) struct Listening {
     listener: TcpListener,
     access: Access,
     owner: OwnerToken,
-    /// Whether it says in plain words what the log says too.
+    /// Prints messages for people besides the log.
     speaks: bool,
 }
 
 impl Listening {
-    /// Takes the port, if nobody can reach it who may not.
+    /// Binds the port, unless other machines could reach it without a token.
     pub(crate) async fn on(server: &ServerConfig) -> anyhow::Result<Listening> {
         let owner = OwnerToken::new()?;
         let access = owner.access(server)?;
@@ -105,7 +105,8 @@ impl Listening {
     }
 }
 
-/// This machine's owner, who may do everything: a token that the file beside the store has.
+/// The token of the owner of the store, with full access. Commands read it from the file beside the
+/// store.
 pub(crate) struct OwnerToken {
     token: String,
 }
@@ -115,7 +116,7 @@ impl OwnerToken {
         Ok(OwnerToken { token: new_token()? })
     }
 
-    /// Who may ask, the owner included; without tokens, everybody on this machine.
+    /// The access rules, the owner included. Without tokens, every program on this machine has access.
     fn access(&self, server: &ServerConfig) -> anyhow::Result<Access> {
         let (mut tokens, hosts) = (server.tokens.clone(), server.hosts.clone());
         if tokens.is_empty() && !server.listen.ip().is_loopback() {
@@ -132,38 +133,38 @@ impl OwnerToken {
         Ok(Access { tokens, hosts })
     }
 
-    /// What a server knows of the token.
+    /// The token as a server stores it.
     fn admits(&self) -> anyhow::Result<Token> {
         let sha256 = data_encoding::HEXLOWER.decode(digest(&self.token).as_bytes())?;
         let sha256 = sha256.try_into().map_err(|_| anyhow::anyhow!("a digest has 32 bytes"))?;
         Ok(Token { name: "owner".to_string(), sha256, role: Role::Admin })
     }
 
-    /// Says beside the store where this process is asked.
+    /// Writes the file beside the store that says how to reach this process.
     fn post(&self, config: &Config, address: SocketAddr) -> anyhow::Result<DaemonFile> {
         let (pid, token) = (std::process::id(), Some(self.token.clone()));
         let config_file = config.file.as_deref().and_then(|file| file.canonicalize().ok());
         let daemon = Daemon { pid, address, config: config_file, token };
-        daemon.post(&config.store_path).context("cannot write beside the store")
+        daemon.post(&config.store_path).context("cannot write the daemon's file beside the store")
     }
 }
 
-/// A daemon that is up.
+/// A daemon whose engine has started.
 pub(crate) struct RunningDaemon {
     config: Config,
     engine: Engine,
     server: Server,
-    /// Until it is attended.
+    /// Taken by `attend`.
     listener: Option<TcpListener>,
     address: SocketAddr,
     owner: OwnerToken,
     speaks: bool,
-    /// Until it is on its way out.
+    /// Removed at shutdown.
     daemon_file: Option<DaemonFile>,
 }
 
 impl RunningDaemon {
-    /// Opens the store and says where it listens. Whoever asks is answered from `attend` on.
+    /// Opens the store and publishes the address. Requests are answered from `attend` on.
     pub(crate) async fn start(
         config: Config,
         listening: Listening,
@@ -177,7 +178,7 @@ impl RunningDaemon {
         let engine = engine.await?;
         let terms = Terms { access, max_body: config.server.max_body() };
         let server = Server::new(engine.pace.clone(), engine.kinds.clone(), terms);
-        // Tokens may come with a reload: the owner's is there from the beginning.
+        // The owner's token is always in the file, because a reload may add other tokens.
         let daemon_file = owner.post(&config, address)?;
         let parked = engine.pace.summary().await?.parked;
         if parked > 0 {
@@ -201,23 +202,23 @@ impl RunningDaemon {
         })
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Answers whoever asks, until a signal ends it.
+    /// Answers requests until a signal ends it.
     pub(crate) async fn attend(mut self, mut signals: DaemonSignals) -> anyhow::Result<Exit> {
         let connections = room_for(self.config.server.connections as usize);
         let bounds = Bounds { connections, ..Bounds::default() };
         let (server, mut exit) = (self.server.clone(), Ok(Exit::Done));
-        let listener = self.listener.take().expect("it is attended once");
+        let listener = self.listener.take().expect("attend takes self");
         let over = async { exit = self.end(&mut signals).await };
         server.serve(listener, bounds, over).await;
         exit
     }
 
-    /// Waits until the process is asked to stop, and stops.
+    /// Waits for a signal to stop, and shuts down.
     async fn end(&mut self, signals: &mut DaemonSignals) -> anyhow::Result<Exit> {
         let exit = loop {
             tokio::select! {
@@ -228,7 +229,7 @@ impl RunningDaemon {
             }
         };
         self.server.stopping();
-        // From here on the store is what others wait for, and then the next daemon's word counts.
+        // From here on other commands wait for the store instead of asking this daemon.
         drop(self.daemon_file.take());
         let _ = sd_notify::notify(false, &[NotifyState::Stopping]);
         let grace = self.config.server.grace;
@@ -244,19 +245,19 @@ impl RunningDaemon {
     }
 }
 
-/// systemd hears from the loop itself that it turns.
+/// Reports to the watchdog of systemd from the engine's own loop.
 fn with_watchdog(builder: Builder) -> Builder {
     let mut micros = 0;
     if !sd_notify::watchdog_enabled(false, &mut micros) {
         return builder;
     }
-    // Twice in its time, so that one late turn is no death.
+    // Twice per period, so that one late turn does not count as a hang.
     builder.heartbeat(Duration::from_micros(micros / 2), || {
         let _ = sd_notify::notify(false, &[NotifyState::Watchdog]);
     })
 }
 
-/// As many connections as there are files for, some being needed for calls and the store.
+/// The number of connections that the limit of open files allows; calls and the store need some too.
 fn room_for(wanted: usize) -> usize {
     const OTHERS: u64 = 256;
     let files = all_files();
@@ -271,7 +272,7 @@ fn room_for(wanted: usize) -> usize {
     room.min(wanted)
 }
 
-/// Takes as many files as the system allows, and says how many that is.
+/// Raises the limit of open files as far as the system allows, and returns it.
 pub(crate) fn all_files() -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -279,7 +280,7 @@ pub(crate) fn all_files() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// The signals that a daemon hears.
+/// The signals of a daemon.
 pub(crate) struct DaemonSignals {
     terminate: Signals,
     interrupt: Signals,
@@ -287,12 +288,12 @@ pub(crate) struct DaemonSignals {
 }
 
 impl DaemonSignals {
-    /// SIGHUP has the configuration read again.
+    /// SIGHUP reloads the configuration.
     fn with_reload() -> std::io::Result<DaemonSignals> {
         DaemonSignals::new(&[SignalKind::terminate()], &[SignalKind::hangup()])
     }
 
-    /// There is nothing to read again: SIGHUP is a terminal that is gone.
+    /// There is no configuration to reload: SIGHUP means that the terminal was closed.
     pub(crate) fn without_reload() -> std::io::Result<DaemonSignals> {
         DaemonSignals::new(&[SignalKind::terminate(), SignalKind::hangup()], &[])
     }
@@ -305,7 +306,7 @@ impl DaemonSignals {
         })
     }
 
-    /// Resolves when the process is asked to end, and says as what that counts.
+    /// Resolves at a signal to end, with the exit code for it.
     pub(crate) async fn end(&mut self) -> Exit {
         tokio::select! {
             () = self.terminate.next() => Exit::Done,

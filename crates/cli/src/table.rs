@@ -1,4 +1,4 @@
-//! Tables for eyes: columns, moments and spans.
+//! Tables for people: columns, moments and spans.
 
 use std::fmt::{Display, Write as _};
 
@@ -24,7 +24,7 @@ pub(crate) fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
     text
 }
 
-/// Each thing on a line of its own.
+/// One item per line.
 pub(crate) fn lines(things: impl IntoIterator<Item = impl Display>) -> String {
     things.into_iter().fold(String::new(), |mut text, thing| {
         writeln!(text, "{thing}").expect("a string takes everything");
@@ -32,7 +32,7 @@ pub(crate) fn lines(things: impl IntoIterator<Item = impl Display>) -> String {
     })
 }
 
-/// Text from outside cannot steer the terminal, nor break a line.
+/// Replaces control characters, so that text from outside cannot control the terminal or break a line.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|it| if it.is_control() { ' ' } else { it }).collect()
 }
@@ -43,7 +43,7 @@ pub(crate) fn joined(words: impl Iterator<Item = String>) -> String {
     if words.is_empty() { "-".to_string() } else { words.join(", ") }
 }
 
-/// A text of an answer, or a dash.
+/// A JSON value as text, or a dash for null.
 pub(crate) fn text(value: &Value) -> String {
     match value {
         Value::Null => "-".to_string(),
@@ -52,12 +52,12 @@ pub(crate) fn text(value: &Value) -> String {
     }
 }
 
-/// The entries of a list in an answer.
+/// The entries of a JSON array.
 pub(crate) fn items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// A moment of an answer, in local time: only its hour if it is today.
+/// A JSON timestamp in local time, without the date if it is today.
 pub(crate) fn clock(moment: &Value) -> String {
     let Some(at) = moment.as_str().and_then(|text| text.parse::<Timestamp>().ok()) else {
         return "-".to_string();
@@ -68,12 +68,12 @@ pub(crate) fn clock(moment: &Value) -> String {
     at.strftime(form).to_string()
 }
 
-/// Milliseconds of an answer, as a span for people.
+/// JSON milliseconds as a span.
 pub(crate) fn span(ms: &Value) -> String {
     ms.as_u64().map_or_else(|| "-".to_string(), |ms| Span::millis(ms).to_string())
 }
 
-/// The same, in its two largest units.
+/// JSON milliseconds in their two largest units.
 pub(crate) fn rough(ms: &Value) -> String {
     let Some(seconds) = ms.as_u64().map(|ms| ms / 1_000) else { return "-".to_string() };
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
@@ -90,13 +90,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_are_told_in_their_two_largest_units() {
-        let told = |seconds: u64| rough(&(seconds * 1_000).into());
-        assert_eq!([9, 61, 11_109, 180_000].map(told), ["9s", "1m 1s", "3h 5m", "2d 2h"]);
+    fn spans_are_shown_in_their_two_largest_units() {
+        let shown = |seconds: u64| rough(&(seconds * 1_000).into());
+        assert_eq!([9, 61, 11_109, 180_000].map(shown), ["9s", "1m 1s", "3h 5m", "2d 2h"]);
     }
 
     #[test]
-    fn text_from_outside_cannot_steer_the_terminal() {
+    fn text_from_outside_cannot_control_the_terminal() {
         let rows = [["A", "B"], ["x\x1b[2J", "two\nlines"]].map(|row| row.map(String::from));
         assert_eq!(aligned(&rows), "A      B\nx [2J  two lines\n");
     }

@@ -1,15 +1,15 @@
-//! The tools that have settings, one line each, and what a tool brings to the program: its sections of
-//! the configuration, and the tool that its settings make. Tools without settings are listed in
-//! `paceline_apps::plain_tools`.
+//! The tools of the program, one line each, and the interface of a tool: its section of the
+//! configuration, and the tool that its settings make.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt as _, ready};
 use paceline::{Builder, Ended, Paceline};
+use paceline_apps::Tool;
+use paceline_apps::http::proxy::Proxies;
 use paceline_apps::program::Program;
-use paceline_apps::request::{Endpoint, HttpWorker};
-use paceline_apps::{Tool, plain_tools};
+use paceline_apps::request::{Endpoint, Endpoints, HttpWorker};
 use paceline_server::Kinds;
 
 use crate::config::Config;
@@ -17,7 +17,7 @@ use crate::config::document::{Notes, Section};
 use crate::config::keys::Reference;
 use crate::engine::Purpose;
 
-/// The settings of one tool. A method that a tool has no use for has a default.
+/// The settings of one tool. Methods that a tool may not need have defaults.
 pub(crate) trait ToolSettings {
     /// Its sections of the configuration: each key, its default, its explanation.
     fn reference(&self) -> &'static [Reference] {
@@ -27,17 +27,17 @@ pub(crate) trait ToolSettings {
     /// Reads its sections. Lanes and groups have been read.
     fn read(&mut self, _config: &Config, _root: &Section<'_>, _notes: &mut Notes<'_>) {}
 
-    /// Endpoints of lanes that are its own, beside those that are configured.
+    /// The endpoints of its own lanes, besides the configured ones.
     fn endpoints(&self) -> BTreeMap<String, Endpoint> {
         BTreeMap::new()
     }
 
-    /// The programs that it runs.
+    /// The programs it runs.
     fn programs(&mut self) -> Vec<&mut Program> {
         Vec::new()
     }
 
-    /// How many things it configures, for `config check` and the log.
+    /// The number of its entries in the configuration, for `config check` and the log.
     fn counts(&self) -> Vec<(usize, &'static str)> {
         Vec::new()
     }
@@ -47,7 +47,7 @@ pub(crate) trait ToolSettings {
         builder
     }
 
-    /// The tool, and how settings reach it while it runs.
+    /// The tool, and the function that passes new settings to it.
     fn build(&self, http: &Arc<HttpWorker>) -> Built;
 
     /// Changes a running engine to these settings after a reload.
@@ -63,7 +63,7 @@ pub(crate) trait ToolSettings {
 /// A tool of an engine.
 pub(crate) struct Built {
     pub(crate) tool: Box<dyn Tool>,
-    /// Hands the settings to the tool: once before the engine starts, and after each reload.
+    /// Passes the settings to the tool: once before the engine starts, and after each reload.
     pub(crate) renew: Renew,
 }
 
@@ -84,7 +84,7 @@ macro_rules! tools {
                 [$(&self.$name as &dyn ToolSettings),+].into_iter()
             }
 
-            /// The same, to be read or changed.
+            /// All of them, mutable.
             pub(crate) fn each_mut(&mut self) -> impl Iterator<Item = &mut dyn ToolSettings> {
                 [$(&mut self.$name as &mut dyn ToolSettings),+].into_iter()
             }
@@ -105,17 +105,17 @@ impl Tools {
         references.into_iter()
     }
 
-    /// How many things are configured for them.
+    /// The number of configured entries of each.
     pub fn counts(&self) -> impl Iterator<Item = (usize, &'static str)> {
         self.each().flat_map(ToolSettings::counts)
     }
 
-    /// The same in words.
+    /// The counts in words.
     pub(crate) fn counted(&self) -> String {
         counted(self.counts())
     }
 
-    /// All tools with the kinds of their jobs, and how settings reach them.
+    /// All tools with the kinds of their jobs, and the functions that pass settings to them.
     pub(crate) fn build(&self, http: &Arc<HttpWorker>) -> (Kinds, Vec<Renew>) {
         let (mut tools, mut renews) = (plain_tools(http), Vec::new());
         for Built { tool, renew } in self.each().map(|settings| settings.build(http)) {
@@ -128,7 +128,7 @@ impl Tools {
 
 /// The OpenAPI document of a daemon with all tools.
 pub fn document() -> String {
-    let http = HttpWorker::new(Default::default(), &Default::default());
+    let http = HttpWorker::new(Endpoints::default(), &Proxies::default());
     let (kinds, _) = Tools::default().build(&Arc::new(http));
     paceline_server::document(&kinds)
 }

@@ -25,7 +25,7 @@ fn directory_with(text: &str) -> tempfile::TempDir {
 }
 
 #[test]
-fn what_is_printed_can_be_checked() {
+fn the_printed_configuration_is_valid() {
     let directory = tempfile::tempdir().expect("a directory");
     let printed = paceline(directory.path(), &["config", "print"]);
     assert_eq!((printed.status.code(), printed.stderr.len()), (Some(0), 0));
@@ -35,7 +35,7 @@ fn what_is_printed_can_be_checked() {
 }
 
 #[test]
-fn a_right_file_is_counted() {
+fn the_entries_of_a_valid_file_are_counted() {
     let text = "[lanes.a]\ngroup = 'g'\n[lanes.b]\n[lanes.'host:*']\n[groups.g]\nlimits = ['3/s']\n\
          [commands.c]\nrun = ['c']\n";
     let directory = directory_with(text);
@@ -46,13 +46,13 @@ fn a_right_file_is_counted() {
 }
 
 #[test]
-fn what_serve_would_refuse_is_warned_of() {
+fn a_configuration_that_serve_would_refuse_gets_warnings() {
     let text = "[server]\nlisten = '0.0.0.0:7400'\n\
-         [lanes.a]\nheaders = { x-key = { env = 'NOBODY_SETS_THIS' } }\n";
+         [lanes.a]\nheaders = { x-key = { env = 'AN_UNSET_VARIABLE' } }\n";
     let directory = directory_with(text);
     let ok = "ok: paceline.toml: 1 lane, 0 templates, 0 groups\n";
     let warnings = "warning: the lane `a`: the header `x-key` needs the environment variable \
-         `NOBODY_SETS_THIS`: environment variable not found: commands that make calls will refuse to start\n\
+         `AN_UNSET_VARIABLE`: environment variable not found: commands that make calls will refuse to start\n\
          warning: `serve` refuses `0.0.0.0:7400` without tokens: make one with `paceline config token NAME`\n";
     check(directory.path(), &["config", "check"], (0, ok, warnings));
 }
@@ -88,7 +88,7 @@ fn the_environment_may_name_the_file() {
 }
 
 #[test]
-fn a_named_file_must_be_there() {
+fn a_named_file_must_exist() {
     let directory = tempfile::tempdir().expect("a directory");
     let missing =
         "error: no file `x.toml`: create it with `paceline config print > FILE`, or name another\n";
@@ -109,7 +109,7 @@ fn wrong_usage_is_exit_two_and_says_nothing_on_stdout() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_failure() {
+fn a_closed_stdout_is_no_failure() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_paceline"));
     let mut child = command
         .args(["config", "print"])

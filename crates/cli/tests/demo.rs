@@ -180,7 +180,7 @@ impl Started {
     }
 
     /// Sends a signal to the demo, not to its worker; the rest of what both say. It ends when
-    /// nobody is left to say anything.
+    /// no process is left to write to it.
     fn signalled(mut self, signal: &str) -> (Option<i32>, String) {
         send(&self.child, signal);
         let mut rest = String::new();

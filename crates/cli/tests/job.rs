@@ -152,7 +152,7 @@ fn without_a_daemon_a_job_is_kept_for_the_next_one() {
     assert_eq!(home.mock.summary().calls, 1);
     drop(daemon);
     assert_eq!(home.json(&["job", "show", "1"])["state"], "done");
-    assert_eq!(home.good(&["job", "wait", "1"]), report, "what is finished needs nobody");
+    assert_eq!(home.good(&["job", "wait", "1"]), report, "a finished job needs no daemon");
 }
 
 #[test]
@@ -395,7 +395,7 @@ fn reports_that_are_there_are_printed_though_others_are_not() {
 }
 
 #[test]
-fn a_daemon_that_hangs_or_dies_holds_up_nobody() {
+fn a_daemon_that_hangs_or_dies_delays_no_command() {
     let home = Home::new();
     let daemon = home.serve();
     home.good(&["job", "add", "--lane", "slow/odd lane", "--path", "/1", "--wait"]);
@@ -431,18 +431,18 @@ fn an_input_is_handed_over_as_it_was_written() {
 }
 
 #[test]
-fn whoever_only_looks_needs_no_secret() {
+fn a_command_that_only_reads_needs_no_secret() {
     let home = Home::new();
     let file = home.directory.path().join("paceline.toml");
     let config = fs::read_to_string(&file).expect("there");
-    let secret = "[lanes.shop]\nheaders = { x-key = { env = 'NOBODY_SETS_THIS' } }\n";
+    let secret = "[lanes.shop]\nheaders = { x-key = { env = 'AN_UNSET_VARIABLE' } }\n";
     fs::write(&file, config.replace("[lanes.shop]\n", secret)).expect("written");
     home.good(&["lane", "pause", "shop"]);
     home.good(&["job", "ls"]);
     let serve = home.run(&["serve", "--listen", "127.0.0.1:0", "--log", "quiet"]);
     assert_eq!(serve.code, 2, "{serve:?}");
     assert!(
-        serve.stderr.contains("needs the environment variable `NOBODY_SETS_THIS`"),
+        serve.stderr.contains("needs the environment variable `AN_UNSET_VARIABLE`"),
         "{serve:?}"
     );
 }

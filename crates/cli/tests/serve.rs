@@ -232,7 +232,7 @@ fn l5_a_permit_outlives_the_daemon_that_granted_it() {
 }
 
 #[test]
-fn a_permit_whose_time_runs_out_while_nobody_is_there_is_unknown_at_the_next_start() {
+fn a_permit_that_expires_while_no_daemon_runs_is_unknown_at_the_next_start() {
     let home = Home::new(Behaviour::default(), "in_flight = 1");
     let daemon = home.serve();
     let (_, held) = daemon.ask("POST", "/api/v1/lanes/shop/permits", "", r#"{"ttl": "300ms"}"#);
@@ -322,7 +322,7 @@ fn sighup_changes_lanes_and_services_under_work_that_goes_on() {
 }
 
 #[test]
-fn whoever_can_be_reached_by_others_needs_tokens() {
+fn an_address_that_other_machines_can_reach_needs_tokens() {
     let home = Home::new(Behaviour::default(), "");
     let open = home.command(&["serve", "--listen", "0.0.0.0:0"]).output().expect("it runs");
     let said = String::from_utf8_lossy(&open.stderr).into_owned();
@@ -340,7 +340,7 @@ fn whoever_can_be_reached_by_others_needs_tokens() {
     let mine = format!("authorization: Bearer {token}\r\n");
     assert_eq!(daemon.ask("GET", "/api/v1/lanes", &mine, "").0, 200);
     assert_eq!(daemon.ask("POST", "/api/v1/jobs", &mine, &item(1).to_string()).0, 403);
-    // Whoever owns the store needs no token: the file beside it, for the owner alone, has one.
+    // The owner of the store needs no token: the file beside the store, for the owner alone, has one.
     let posted = fs::metadata(home.directory.path().join("p.db.daemon")).expect("there");
     assert_eq!(posted.permissions().mode() & 0o777, 0o600);
     let paused = home.command(&["lane", "pause", "shop"]).output().expect("it runs");
@@ -527,7 +527,7 @@ fn s3_what_is_left_of_a_command_whose_job_is_over_is_ended() {
     daemon.ended();
     let cancelled = home.command(&["job", "cancel", "1"]).output().expect("it runs");
     assert_eq!(cancelled.status.code(), Some(0), "{cancelled:?}");
-    assert!(runs(), "nobody has ended it yet");
+    assert!(runs(), "it still runs");
     let daemon = home.serve();
     assert!(!runs(), "{}", daemon.said);
     assert!(

@@ -61,7 +61,7 @@ impl Home {
         log.lines().map(str::to_string).collect()
     }
 
-    /// Waits until services have written so many lines.
+    /// Waits until services have written this many lines.
     #[track_caller]
     fn until_said(&self, lines: usize) {
         until(|| self.log().len() >= lines);
@@ -204,7 +204,7 @@ fn s2_s3_a_killed_program_goes_on_at_the_third_service_and_ends_what_was_left_of
     rosters.until("three", "running");
     home.until_said(3);
     rosters.kill();
-    assert!(runs(&mark), "nobody ended the program when its parent was killed");
+    assert!(runs(&mark), "the program outlives its parent");
     let before = home.status();
     assert_eq!(before["rosters"][0]["current"], "three", "{before}");
     assert_eq!(before["rosters"][0]["completed"], 2, "{before}");
@@ -230,7 +230,7 @@ fn s3_what_was_left_of_a_program_is_ended_also_when_its_service_has_become_a_req
     let rosters = home.start();
     home.until_said(1);
     rosters.kill();
-    assert!(runs(&mark), "nobody ended the program when its parent was killed");
+    assert!(runs(&mark), "the program outlives its parent");
     let get = config(&format!("get = 'http://{}/'", server.addr()));
     home.write("paceline.toml", &format!("[store]\npath = 'p.db'\n{get}"));
     let rosters = home.start();
@@ -241,7 +241,7 @@ fn s3_what_was_left_of_a_program_is_ended_also_when_its_service_has_become_a_req
 }
 
 #[test]
-fn s3_what_was_left_of_a_program_is_ended_also_when_nobody_knows_its_service_any_more() {
+fn s3_a_leftover_program_is_ended_even_if_its_service_is_no_longer_configured() {
     let mark = format!("paceline-test-forgotten-{}", std::process::id());
     let script = format!("./say up; : {mark}; sleep 1000");
     let home = Home::new(&format!(
@@ -252,7 +252,7 @@ fn s3_what_was_left_of_a_program_is_ended_also_when_nobody_knows_its_service_any
     rosters.kill();
     home.write("paceline.toml", "[store]\npath = 'p.db'\n[services.b]\nrun = ['true']\n");
     home.status();
-    assert!(runs(&mark), "whoever only looks ends nothing");
+    assert!(runs(&mark), "a command that only reads ends nothing");
     let output = home.run(&["run", "b"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -297,7 +297,7 @@ fn a_reader_that_has_seen_enough_leaves_no_program_behind() {
     ));
     let mut child = home.command(&["run"]).spawn().expect("it runs");
     until(|| runs(&mark));
-    // Nobody reads any more: its next line finds that out.
+    // The reader is gone: the next line fails.
     drop(child.stdout.take());
     assert_eq!(child.wait().expect("it ends").code(), Some(0), "as with `| head`");
     assert!(!runs(&mark));
@@ -485,7 +485,7 @@ fn rosters_in_the_foreground_can_be_asked_by_their_owner() {
     assert_eq!(home.status()["services"][1]["last_at"], Value::Null);
     assert_eq!(home.run(&["run"]).status.code(), Some(75), "they are run already");
     assert_eq!(home.log(), ["a", "b"], "nothing was run twice");
-    // Whoever may not read the file is not let in.
+    // A client without the token of the file gets no access.
     let told: Value = serde_json::from_slice(&fs::read(&at).expect("a file")).expect("JSON");
     let address = told["address"].as_str().expect("an address");
     let mut stranger = std::net::TcpStream::connect(address).expect("it listens");
@@ -499,7 +499,7 @@ fn rosters_in_the_foreground_can_be_asked_by_their_owner() {
 }
 
 #[test]
-fn whoever_waits_for_a_run_hears_of_its_end_though_the_rosters_are_stopped() {
+fn a_command_that_waits_for_a_run_gets_its_end_though_the_rosters_stop() {
     let home = Home::new(
         "[services.a]\nrun = ['./say', 'a']\nevery = '1h'\n\
          [services.b]\nrun = ['sh', '-c', './say b; while [ ! -e go ]; do sleep 0.05; done']\n\

@@ -47,7 +47,7 @@ fn tell(admitted: &Value) {
     let job = &admitted["job"];
     match admitted["admission"].as_str() {
         Some("joined") => {
-            say(format_args!("joined job {job}: it has the same key and is unfinished"))
+            say(format_args!("joined job {job}: it has the same key and is unfinished"));
         }
         Some("replaced") => say(format_args!("job {job} has the new payload")),
         Some("refused") => {

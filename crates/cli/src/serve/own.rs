@@ -1,4 +1,4 @@
-//! A port for this machine's owner alone, while another command than the daemon has the store.
+//! A port for the owner of the store, while `services run` has the store.
 
 use std::net::Ipv4Addr;
 
@@ -12,21 +12,21 @@ use crate::config::Config;
 use crate::daemon::DaemonFile;
 use crate::engine::Engine;
 
-/// Commands at once that ask: more than anybody types, and few of the files that programs need.
+/// The most connections: more than a user opens at once, and few of the files that programs need.
 const MOST_CONNECTIONS: usize = 32;
 
-/// The daemon's API, found as the daemon's is.
+/// The daemon's API on a port of its own, found in the same way as a daemon.
 pub(crate) struct OwnPort {
     server: Server,
-    /// Until the process is on its way out.
+    /// Removed at shutdown.
     daemon_file: Option<DaemonFile>,
-    /// What answers, and what ends it.
+    /// The task that answers, and the sender that ends it.
     answers: JoinSet<()>,
     over: oneshot::Sender<()>,
 }
 
 impl OwnPort {
-    /// Answers the owner on any free port.
+    /// Answers the owner on a free port.
     pub(crate) async fn open(config: &Config, engine: &Engine) -> anyhow::Result<OwnPort> {
         let owner = OwnerToken::new()?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
@@ -43,13 +43,13 @@ impl OwnPort {
         Ok(OwnPort { server, daemon_file, answers, over })
     }
 
-    /// From now on nobody finds it; whoever is there is answered.
+    /// Removes its file, so that no new command finds it. Open connections are still answered.
     pub(crate) fn withdraw(&mut self) {
         self.server.stopping();
         drop(self.daemon_file.take());
     }
 
-    /// Lets go of whoever is there.
+    /// Closes all connections.
     pub(crate) async fn close(mut self) {
         drop(self.over);
         while self.answers.join_next().await.is_some() {}

@@ -1,4 +1,4 @@
-//! SIGHUP: the configuration is read again, and what can change under work that goes on does.
+//! SIGHUP: reads the configuration again, and applies the changes that need no restart.
 
 use paceline::Lane;
 use paceline::lanes::ChangeError;
@@ -9,7 +9,7 @@ use crate::config::{Config, Environment};
 use crate::engine::Purpose;
 
 impl RunningDaemon {
-    /// Reads the configuration again. One that has mistakes changes nothing.
+    /// Reads the configuration again. A configuration with mistakes changes nothing.
     pub(super) async fn reload(&mut self) -> anyhow::Result<()> {
         if let Ok(now) = NotifyState::monotonic_usec_now() {
             let _ = sd_notify::notify(false, &[NotifyState::Reloading, now]);
@@ -28,12 +28,12 @@ impl RunningDaemon {
         Ok(())
     }
 
-    /// What the file says now. Whom to ask and who may ask is known from here on.
+    /// Reads the file, and applies its endpoints and access rules.
     fn read_again(&self) -> anyhow::Result<Config> {
         let mut fresh = Config::load(self.config.file.as_deref(), &Environment::of_process())?;
-        // Where it listens stays, whatever the file says now.
+        // The address stays until a restart.
         fresh.server.listen = self.config.server.listen;
-        // What was a secret stays one: its lane may still have work.
+        // Earlier secrets stay hidden: their lanes may still have work.
         fresh.hide(&self.config.hidden);
         let access = self.owner.access(&fresh.server)?;
         self.engine.live.renew(&fresh, Purpose::Rosters)?;
@@ -56,7 +56,11 @@ impl RunningDaemon {
                 Err(ChangeError::Ended(ended)) => return Err(ended.into()),
                 Err(error) => {
                     let error = error.to_string();
-                    tracing::warn!(lane = name, error, "its limits change at the next start");
+                    tracing::warn!(
+                        lane = name,
+                        error,
+                        "its new limits take effect at the next start"
+                    );
                 }
             }
         }
@@ -78,7 +82,7 @@ impl RunningDaemon {
         };
         if fixed(&fresh) != fixed(config) {
             tracing::warn!(
-                "groups, workers, queue, store and the server's bounds change at the next start"
+                "changes of groups, workers, queue, store and the server's bounds take effect at the next start"
             );
         }
         let lanes = fresh.lanes.len();

@@ -129,7 +129,7 @@ async fn tell(pace: &Paceline, mut events: Receiver<Event>, form: Form) -> anyho
             Ok(Event::Finished(report)) => over(pace, &report, form).await?,
             Ok(_) => {}
             Err(RecvError::Lagged(missed)) => {
-                say(format_args!("{missed} events were missed and are not shown"))
+                say(format_args!("{missed} events were missed and are not shown"));
             }
             Err(RecvError::Closed) => std::future::pending::<()>().await,
         }

@@ -350,7 +350,7 @@ fn a_part_that_is_longer_than_it_says_is_refused_at_once() {
 }
 
 #[test]
-fn a_refused_range_that_nobody_asked_for_is_no_empty_file() {
+fn a_refused_range_that_was_not_requested_is_no_empty_file() {
     let (server, place) = (Files::start(), Place::new());
     server.put("/a.bin", Response::status(416).header("content-range", "bytes */0"));
     let ended = place.fetch(&[&server.url("/a.bin")]).exits(1);

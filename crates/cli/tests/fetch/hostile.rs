@@ -136,7 +136,7 @@ fn redirects_have_an_end() {
 }
 
 #[test]
-fn a_partial_answer_that_nobody_asked_for() {
+fn a_partial_response_that_was_not_requested_is_an_error() {
     let partial = |server: &Files| {
         server.put("/x", File::named("x", 10_000));
         server.on("/x", Fault::Part(0, 99));

@@ -87,7 +87,7 @@ fn json_lines_come_from_a_pipe() {
     let mut pipe = child.stdin.take().expect("a pipe");
     for (path, out) in [("/a", "one"), ("/b", "two")] {
         let line = format!("{{\"url\": \"{}\", \"out\": \"{out}\"}}\n", server.url(path));
-        pipe.write_all(line.as_bytes()).expect("somebody reads");
+        pipe.write_all(line.as_bytes()).expect("the pipe is read");
     }
     drop(pipe);
     crate::Running::of(child).end().exits(0);
@@ -216,7 +216,7 @@ fn a_list_may_be_the_file_of_its_own_failures() {
 }
 
 #[test]
-fn a_list_with_lines_that_nobody_read_is_not_replaced_by_its_failures() {
+fn a_list_with_unread_lines_is_not_replaced_by_its_failures() {
     let (server, place) = (server(), Place::new());
     let list = place.list([server.url("/a"), "no address".to_string(), server.url("/nowhere")]);
     let before = std::fs::read_to_string(&list).expect("there");
@@ -331,13 +331,13 @@ fn a_deadline_with_lines_unread_is_not_the_end() {
     let mut command = place.command(&["-i", "-", "--deadline", "500ms"]);
     let mut child = command.stdin(Stdio::piped()).spawn().expect("it runs");
     let mut pipe = child.stdin.take().expect("a pipe");
-    pipe.write_all(format!("{}\n", server.url("/a")).as_bytes()).expect("somebody reads");
+    pipe.write_all(format!("{}\n", server.url("/a")).as_bytes()).expect("the pipe is read");
     crate::Running::of(child).end().exits(75);
     drop(pipe);
 }
 
 #[test]
-fn nobody_listening_does_not_change_the_exit() {
+fn a_closed_stdout_does_not_change_the_exit() {
     let (server, place) = (server(), Place::new());
     let mut command = place.command(&[&server.url("/nowhere")]);
     let mut child = command.spawn().expect("it runs");

@@ -48,7 +48,7 @@ fn l6_retry_after_closes_the_host_and_costs_exactly_one_more_request_each() {
         let of_one = server.log_of(&format!("/f/{n}"));
         assert_eq!(of_one.len(), 2, "file {n}");
     }
-    // Nobody comes back before the second is over, whoever was told.
+    // No request is sent before the second is over, whichever request was refused.
     for refused in log.iter().filter(|entry| entry.status == Some(503)) {
         let told_at = refused.ended_at.expect("it was answered");
         let early = log.iter().filter(|entry| {
@@ -72,7 +72,7 @@ fn l7_a_dead_host_is_not_asked_for_each_of_its_files() {
 }
 
 #[test]
-fn p5_a_hung_host_holds_up_nobody_else() {
+fn p5_a_hung_host_delays_no_other_host() {
     let (hung, well, place) = (Files::start_on("127.0.0.2"), Files::start(), Place::new());
     hung.on("*", Fault::Hang);
     well.generate("/f/*", 4_096);
@@ -167,7 +167,7 @@ fn a_deadline_leaves_the_rest_for_another_run() {
 }
 
 #[test]
-fn p5_hung_hosts_hold_up_nobody_else_with_few_jobs_either() {
+fn p5_hung_hosts_delay_no_other_host_with_few_jobs_either() {
     for (hosts, jobs) in [(1, "2"), (1, "4"), (7, "16")] {
         let (well, place) = (Files::start(), Place::new());
         well.generate("/f/*", 1_000);

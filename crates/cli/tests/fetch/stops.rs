@@ -27,7 +27,7 @@ fn b1_a_second_run_makes_no_request_and_changes_no_name() {
 }
 
 #[test]
-fn a_file_that_somebody_removed_is_fetched_again() {
+fn a_removed_file_is_fetched_again() {
     let (server, place) = (Files::start(), Place::new());
     server.generate("/f/*", 300);
     let list = place.list(generated(&server, "f", 3));

@@ -72,25 +72,25 @@ async fn show(upstreams: &Upstreams, arguments: &Arguments) -> anyhow::Result<Ex
     let mut screen = Screen::new();
     // Ctrl-C, SIGTERM, or a closed terminal.
     let mut signals = DaemonSignals::without_reload()?;
-    let told = tokio::select! {
-        told = tokio::time::timeout(AT_MOST, perform(upstreams, &mut screen)) => match told {
-            Ok(told) => told.map(Some),
+    let ending = tokio::select! {
+        ending = tokio::time::timeout(AT_MOST, perform(upstreams, &mut screen)) => match ending {
+            Ok(ending) => ending.map(Some),
             Err(_) => Err(anyhow!("not finished after {AT_MOST:?}: this machine is too busy, try again")),
         },
         _ = signals.end() => Ok(None),
     };
     screen.clear();
-    let Some(told) = told? else {
+    let Some(ending) = ending? else {
         say("stopped; its worker process and its store are removed");
         return Ok(Exit::Interrupted);
     };
     screen.part();
-    data(&told.text)?;
-    let mut exit = told.exit;
+    data(&ending.text)?;
+    let mut exit = ending.exit;
     if arguments.serve {
-        let ended = serve::run(&store(&told.directory), &upstreams.paced, signals).await?;
+        let ended = serve::run(&store(&ending.directory), &upstreams.paced, signals).await?;
         exit = worst([exit, ended]);
-        drop(told.directory);
+        drop(ending.directory);
         say("stopped; its store is removed");
     }
     Ok(exit)

@@ -93,7 +93,7 @@ async fn all_finished(
         return Err(TryLater(NOTHING_RUNS.to_string()).into());
     }
     let mut silence = std::pin::pin!(tokio::time::sleep(silence));
-    let mut told = false;
+    let mut printed = false;
     for job in jobs {
         let id = job["job"].clone();
         while !finished(job) {
@@ -101,10 +101,10 @@ async fn all_finished(
             let waited = loop {
                 tokio::select! {
                     job = &mut waiting => break job,
-                    () = &mut silence, if !told => {
-                        told = true;
+                    () = &mut silence, if !printed => {
+                        printed = true;
                         // One reason is enough: that of the first unfinished job.
-                        tell_why(client, &id).await;
+                        print_reasons(client, &id).await;
                     }
                 }
             };
@@ -127,9 +127,9 @@ fn stopped(error: anyhow::Error) -> anyhow::Error {
 }
 
 /// Prints what a job waits for. An error here does not end the wait.
-async fn tell_why(client: &Client, job: &Value) {
-    let told = client.ask(Method::GET, &format!("/jobs/{job}/why")).await.unwrap_or_default();
-    for why in items(&told["why"]) {
+async fn print_reasons(client: &Client, job: &Value) {
+    let response = client.ask(Method::GET, &format!("/jobs/{job}/why")).await.unwrap_or_default();
+    for why in items(&response["why"]) {
         let lane = plain(&text(&why["lane"]));
         say(format_args!("job {job} is waiting for the lane `{lane}`: {}", reason(why)));
     }
@@ -150,7 +150,7 @@ pub(crate) fn reason(why: &Value) -> String {
     format!("{}{until}{ahead}", text(&why["reason"]))
 }
 
-/// How to exit after a job came to this.
+/// The exit code of a job.
 pub(crate) fn exit_of(report: &Value) -> Exit {
     match (report["state"].as_str(), report["answer"].as_str()) {
         (Some("skipped"), _) => Exit::Deferred,

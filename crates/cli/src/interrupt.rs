@@ -15,13 +15,13 @@ pub(crate) fn interrupted(
     // With a runtime of its own, which no other task can delay.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let (listens, ready) = std::sync::mpsc::channel();
-    let (tell, told) = tokio::sync::oneshot::channel();
+    let (sender, receiver) = tokio::sync::oneshot::channel();
     let kinds = kinds.to_vec();
     let listen = async move {
         let Ok(mut signals) = Signals::new(&kinds) else { return };
         let _ = listens.send(());
         signals.next().await;
-        let _ = tell.send(());
+        let _ = sender.send(());
         say("stopping: running work may finish; a second signal ends it at once");
         signals.next().await;
         std::process::exit(Exit::Interrupted as i32);
@@ -30,7 +30,7 @@ pub(crate) fn interrupted(
     thread.spawn(move || runtime.block_on(listen))?;
     ready.recv().context("cannot listen for signals")?;
     Ok(async {
-        if told.await.is_err() {
+        if receiver.await.is_err() {
             std::future::pending::<()>().await;
         }
     })

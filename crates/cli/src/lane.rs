@@ -67,8 +67,8 @@ pub fn run(arguments: &Arguments, config: &Config) -> anyhow::Result<Exit> {
 }
 
 async fn list(client: &Client, form: Form) -> anyhow::Result<Exit> {
-    let mut told = client.ask(Method::GET, "/lanes").await?;
-    let lanes = match told["lanes"].take() {
+    let mut response = client.ask(Method::GET, "/lanes").await?;
+    let lanes = match response["lanes"].take() {
         Value::Array(lanes) => lanes,
         _ => Vec::new(),
     };
@@ -86,12 +86,12 @@ async fn show(client: &Client, which: &Which) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-async fn steer(client: &Client, which: &Which, verb: &str, said: &str) -> anyhow::Result<Exit> {
+async fn steer(client: &Client, which: &Which, verb: &str, result: &str) -> anyhow::Result<Exit> {
     let lane = client.ask(Method::POST, &format!("/lanes/{}/{verb}", part(&which.name))).await?;
     if which.format.form != Form::Table {
         which.format.form.one(&lane, facts)?;
     }
-    say(format_args!("`{}` {said}", which.name));
+    say(format_args!("`{}` {result}", which.name));
     Ok(Exit::Done)
 }
 

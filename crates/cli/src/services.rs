@@ -198,8 +198,8 @@ fn run_now(config: &Config, name: Option<&str>, form: Form) -> anyhow::Result<Ex
 
 /// All services, as the API shows them.
 async fn services(client: &Client) -> anyhow::Result<Vec<Value>> {
-    let told = client.ask(Method::GET, "/services").await?;
-    Ok(items(&told["services"]).to_vec())
+    let response = client.ask(Method::GET, "/services").await?;
+    Ok(items(&response["services"]).to_vec())
 }
 
 fn known(services: &[Value], name: &str) -> anyhow::Result<()> {
@@ -219,17 +219,17 @@ fn no_service<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> anyhow::E
 
 async fn output(client: &Client, name: &str) -> anyhow::Result<Exit> {
     known(&services(client).await?, name)?;
-    let said = client.ask_bytes(Method::GET, &format!("/services/{}/output", part(name))).await?;
+    let bytes = client.ask_bytes(Method::GET, &format!("/services/{}/output", part(name))).await?;
     let mut out = std::io::stdout().lock();
-    out.write_all(&said)?;
+    out.write_all(&bytes)?;
     out.flush()?;
     Ok(Exit::Done)
 }
 
 async fn reset(client: &Client, name: &str, form: Form) -> anyhow::Result<Exit> {
     known(&services(client).await?, name)?;
-    let told = client.ask(Method::POST, &format!("/services/{}/reset", part(name))).await?;
-    let when = match &told["left_ms"] {
+    let response = client.ask(Method::POST, &format!("/services/{}/reset", part(name))).await?;
+    let when = match &response["left_ms"] {
         Value::Null => {
             format!("it is on no roster, so only `paceline services run {name}` runs it")
         }

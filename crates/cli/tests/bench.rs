@@ -1,4 +1,4 @@
-//! `paceline bench` as scripts read it.
+//! `paceline bench`: its output for scripts.
 
 use std::process::{Command, Output};
 
@@ -45,7 +45,7 @@ fn p5_hung_lanes_are_measured_through_the_library_permits_and_the_relay() {
 }
 
 #[test]
-fn an_unknown_name_is_exit_two_and_lists_the_known_ones() {
+fn an_unknown_name_is_exit_two_and_lists_the_benchmarks() {
     let output = bench(&["nosuch"]);
     let stderr = String::from_utf8(output.stderr).expect("text");
     assert_eq!(output.status.code(), Some(2), "{stderr}");

@@ -1,4 +1,4 @@
-//! `paceline config` as its user runs it.
+//! `paceline config`, and the manual, as commands.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -98,7 +98,7 @@ fn a_named_file_must_exist() {
 }
 
 #[test]
-fn wrong_usage_is_exit_two_and_says_nothing_on_stdout() {
+fn wrong_usage_is_exit_two_and_prints_nothing_on_stdout() {
     let directory = tempfile::tempdir().expect("a directory");
     for arguments in [&["config"][..], &["confg"], &["config", "check", "a", "b"], &["--nope"], &[]]
     {

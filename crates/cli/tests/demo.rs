@@ -1,4 +1,4 @@
-//! `paceline demo` as a newcomer runs it.
+//! `paceline demo`, run as a command.
 
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-/// How long an answer of the daemon may take.
+/// How long a response of the daemon may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A demo whose temporary directories are in one of ours, so that what it leaves there is seen.
+/// A demo whose temporary directories are inside the test's, so that leftovers are seen.
 fn demo(directory: &TempDir) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_paceline"));
     command.arg("demo").env("TMPDIR", directory.path());
@@ -31,7 +31,7 @@ fn numbers(row: &str) -> Option<[u64; 8]> {
     numbers.try_into().ok()
 }
 
-/// What is said until this is.
+/// Reads the output up to this text.
 #[track_caller]
 fn said_until(lines: &mut impl BufRead, end: &str) -> String {
     let mut said = String::new();
@@ -44,9 +44,9 @@ fn said_until(lines: &mut impl BufRead, end: &str) -> String {
     }
 }
 
-/// One run for all that is asked of a whole one: it takes half a minute.
+/// One run for all checks of a whole demo, because it takes half a minute.
 #[test]
-fn it_tells_what_both_clients_did_and_stays_as_a_daemon_if_asked_to() {
+fn it_compares_both_clients_and_then_serves_a_daemon() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut child = demo(&directory).arg("--serve").spawn().expect("it runs");
     let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
@@ -61,13 +61,13 @@ fn it_tells_what_both_clients_did_and_stays_as_a_daemon_if_asked_to() {
     let mut rest = String::new();
     stderr.read_to_string(&mut rest).expect("text");
     assert_eq!(child.wait().expect("it ends").code(), Some(130), "{told}{rest}");
-    assert!(rest.ends_with("nothing is left behind\n"), "{rest}");
+    assert!(rest.ends_with(" removed\n"), "{rest}");
     assert!(empty(directory.path()), "{rest}");
     let jobs = check_table(&table);
     check_lines(story, jobs);
 }
 
-/// The lines that it offers, done without curl.
+/// Runs the lines that it prints, without curl.
 fn check_daemon(address: &str, told: &str) {
     let lines: Vec<&str> = told.lines().filter(|line| line.starts_with("curl ")).collect();
     let [submit, lanes, events] = lines[..] else { panic!("{told}") };
@@ -88,7 +88,7 @@ fn check_daemon(address: &str, told: &str) {
     }
 }
 
-/// Asks as curl would by this line, which has quotes around headers and, at its end, a body.
+/// Sends the request of a curl line, which has quotes around headers and, at its end, a body.
 fn asked(curl: &str, address: &str) -> TcpStream {
     let url = curl.split(' ').find_map(|word| word.strip_prefix(address)).expect("its address");
     let host = address.strip_prefix("http://").expect("plain HTTP");
@@ -110,8 +110,8 @@ fn asked(curl: &str, address: &str) -> TcpStream {
     stream
 }
 
-/// Paceline breaks no limit and loses nothing, where the naive client does both. How many jobs it
-/// was.
+/// Checks that Paceline breaks no limit and loses nothing, where the naive client does both. Returns
+/// the number of jobs.
 fn check_table(told: &str) -> u32 {
     let rows: Vec<[u64; 8]> = told.lines().filter_map(numbers).collect();
     let [steady, windowed, grumpy, flaky, hung, all] = rows[..] else { panic!("{told}") };
@@ -137,7 +137,7 @@ fn check_table(told: &str) -> u32 {
     jobs
 }
 
-/// What it says on the way: plain lines, and the whole story.
+/// Checks the lines of progress: plain text, and all acts.
 fn check_lines(stderr: &str, jobs: u32) {
     assert!(!stderr.contains('\x1b'), "no terminal, no escapes: {stderr}");
     for part in [
@@ -155,7 +155,7 @@ fn check_lines(stderr: &str, jobs: u32) {
     assert!(took.parse::<f64>().expect("seconds") < 60.0, "{stderr}");
 }
 
-/// A demo that has got as far as to have a worker process.
+/// A demo that has started its worker process.
 struct Started {
     child: Child,
     stderr: BufReader<ChildStderr>,
@@ -179,8 +179,8 @@ impl Started {
         Started { child, stderr, worker }
     }
 
-    /// Sends a signal to the demo, not to its worker; the rest of what both say. It ends when
-    /// no process is left to write to it.
+    /// Sends a signal to the demo, not to its worker, and returns the rest of the output of both. The
+    /// output ends when both processes have ended.
     fn signalled(mut self, signal: &str) -> (Option<i32>, String) {
         send(&self.child, signal);
         let mut rest = String::new();
@@ -201,7 +201,7 @@ fn send(child: &Child, signal: &str) {
     assert!(Command::new("kill").args([signal, &pid]).status().expect("kill runs").success());
 }
 
-/// Whether a process runs; one that has ended and was not waited for does not.
+/// Returns `true` if a process runs; a zombie does not.
 fn alive(process: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/stat"));
     status.is_ok_and(|status| !status.contains(") Z "))
@@ -212,7 +212,7 @@ fn ctrl_c_leaves_neither_a_process_nor_a_directory() {
     let directory = tempfile::tempdir().expect("a directory");
     let (code, rest) = Started::new(&directory).signalled("-INT");
     assert_eq!(code, Some(130), "{rest}");
-    assert!(rest.ends_with("nothing is left behind\n"), "{rest}");
+    assert!(rest.ends_with(" removed\n"), "{rest}");
     assert!(empty(directory.path()), "{rest}");
 }
 

@@ -1,4 +1,4 @@
-//! `paceline job` and `paceline lane` as their user runs them: with a daemon, and without one.
+//! `paceline job` and `paceline lane`, with a daemon and without one.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -8,7 +8,7 @@ use paceline_mock::{Behaviour, Mock};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// A service, and a directory with a configuration that knows it.
+/// A mock upstream, and a directory with a configuration for it.
 struct Home {
     directory: tempfile::TempDir,
     mock: Mock,
@@ -44,7 +44,7 @@ impl Home {
         Exited::of(&self.command(arguments).output().expect("it runs"))
     }
 
-    /// What a command that ends well prints.
+    /// The output of a command that succeeds.
     #[track_caller]
     fn good(&self, arguments: &[&str]) -> String {
         let told = self.run(arguments);
@@ -70,7 +70,7 @@ impl Home {
     }
 }
 
-/// What a command came to.
+/// The result of a command.
 #[derive(Debug)]
 struct Exited {
     code: i32,
@@ -86,20 +86,23 @@ impl Exited {
     }
 }
 
-/// A command under way. Dropped, it is stopped.
+/// A running command. It is stopped when this is dropped.
 struct Running {
     child: Child,
     stderr: BufReader<ChildStderr>,
 }
 
 impl Running {
-    /// Waits until it says this.
+    /// Waits until it prints this.
     #[track_caller]
     fn until(mut self, words: &str) -> Running {
         let mut line = String::new();
         while !line.contains(words) {
             line.clear();
-            assert!(self.stderr.read_line(&mut line).expect("text") > 0, "it never said `{words}`");
+            assert!(
+                self.stderr.read_line(&mut line).expect("text") > 0,
+                "it never printed `{words}`"
+            );
         }
         self
     }
@@ -108,7 +111,7 @@ impl Running {
         kill_process(Pid::from_child(&self.child), signal).expect("it is there");
     }
 
-    /// Its exit code and what it still had to say.
+    /// Its exit code and the rest of its output.
     fn ended(mut self) -> Exited {
         let mut told = Exited { code: 0, stdout: String::new(), stderr: String::new() };
         let mut stdout = self.child.stdout.take().expect("piped");
@@ -186,7 +189,7 @@ fn a_job_is_added_waited_for_and_shown_in_all_forms() {
 }
 
 #[test]
-fn a_list_of_jobs_is_sent_as_it_is_and_each_is_refused_for_itself() {
+fn a_list_of_jobs_is_sent_as_it_is_and_each_job_is_refused_on_its_own() {
     let home = Home::new();
     let job =
         |lane: &str| format!(r#"{{"kind":"http","lanes":["{lane}"],"payload":{{"path":"/"}}}}"#);
@@ -211,7 +214,7 @@ fn a_list_of_jobs_is_sent_as_it_is_and_each_is_refused_for_itself() {
 }
 
 #[test]
-fn what_a_job_comes_to_is_the_exit_code() {
+fn the_state_of_a_job_is_the_exit_code() {
     let home = Home::new();
     let _daemon = home.serve();
     let add = |lane: &str, more: &[&str]| {
@@ -253,7 +256,7 @@ fn what_a_job_comes_to_is_the_exit_code() {
 }
 
 #[test]
-fn who_waits_hears_of_the_end_and_may_leave_before_it() {
+fn a_wait_ends_with_the_job_or_with_a_signal() {
     let home = Home::new();
     let daemon = home.serve();
     let add = ["job", "add", "--lane", "slow/odd lane", "--path", "/"];
@@ -284,7 +287,7 @@ fn who_waits_hears_of_the_end_and_may_leave_before_it() {
 }
 
 #[test]
-fn wrong_ways_are_told() {
+fn mistakes_get_a_message_and_exit_two() {
     let home = Home::new();
     let check = |arguments: &[&str], words: &str| {
         let told = home.run(&[&["job"], arguments].concat());
@@ -405,7 +408,7 @@ fn a_daemon_that_hangs_or_dies_delays_no_command() {
     let told = home.run(&["job", "wait", "2", "--timeout", "500ms"]);
     assert_eq!(told.code, 75, "{told:?}");
     let mut asks = home.start(&["job", "wait", "2"]);
-    // Whether it listens yet or not, a signal ends it.
+    // A signal ends it, also before it listens.
     let ended = (0..1_000).any(|_| {
         asks.signal(Signal::INT);
         #[expect(clippy::disallowed_methods, reason = "no event tells that a process is gone")]

@@ -1,4 +1,4 @@
-//! `paceline mock` as its user runs it, over real sockets.
+//! `paceline mock`, over real sockets.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -39,7 +39,7 @@ impl Mock {
         answer
     }
 
-    /// Ends it as Ctrl-C does; its exit code and what it still had to say.
+    /// Ends it as Ctrl-C does. Returns its exit code and the rest of its output.
     fn interrupt(mut self) -> (Option<i32>, String) {
         let pid = self.child.id().to_string();
         let sent = Command::new("kill").args(["-INT", &pid]).status().expect("kill runs");

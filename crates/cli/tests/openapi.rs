@@ -1,4 +1,4 @@
-//! The document in the repository is the one that the code makes.
+//! The OpenAPI document in the repository is the one that the code makes.
 
 #[test]
 fn the_document_in_the_repository_is_the_one_that_the_code_makes() {

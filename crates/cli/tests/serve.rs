@@ -1,4 +1,4 @@
-//! `paceline serve` as its user runs it: killed, stopped, reloaded, watched, asked the wrong way.
+//! `paceline serve`: kills, stops, reloads, the watchdog, and wrong requests.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,10 +13,10 @@ use paceline_mock::{Behaviour, Mock};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-/// Nothing here takes so long; a test that waits for it has failed.
+/// No step takes this long; a test that waits for it has failed.
 const FOREVER: Duration = Duration::from_mins(1);
 
-/// A service, and a directory with a configuration that knows it.
+/// A mock upstream, and a directory with a configuration for it.
 struct Home {
     directory: tempfile::TempDir,
     mock: Mock,
@@ -33,7 +33,7 @@ impl Home {
         home
     }
 
-    /// The lane `shop` with these rules, and whatever follows them.
+    /// The lane `shop` with these rules, and any text after them.
     fn configure(&self, rules: &str) {
         let url = self.mock.url("");
         let config = format!("[store]\npath = 'p.db'\n[lanes.shop]\nurl = '{url}'\n{rules}\n");
@@ -51,7 +51,7 @@ impl Home {
         self.serve_as(&["--log", "quiet"], |_| {})
     }
 
-    /// A daemon on a free port, ready to be asked.
+    /// A daemon on a free port, ready for requests.
     fn serve_as(&self, arguments: &[&str], change: impl FnOnce(&mut Command)) -> Daemon {
         let mut command = self.command(&["serve", "--listen", "127.0.0.1:0"]);
         change(command.args(arguments));
@@ -64,7 +64,7 @@ impl Daemon {
         let mut child = command.spawn().expect("it runs");
         let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
         let mut said = String::new();
-        // In words, or in the log.
+        // In a message, or in the log.
         let told = |said: &str| {
             let words = said.split_once("listening on http://").map(|(_, rest)| (rest, ';'));
             let (rest, end) =
@@ -81,7 +81,7 @@ impl Daemon {
     }
 }
 
-/// A daemon at work. Dropped, it is killed.
+/// A running daemon. It is killed when this is dropped.
 struct Daemon {
     child: Child,
     stderr: BufReader<ChildStderr>,
@@ -101,7 +101,7 @@ impl Daemon {
         kill_process(Pid::from_child(&self.child), signal).expect("it is there");
     }
 
-    /// Its exit code, and all it said.
+    /// Its exit code, and all of its output.
     fn ended(mut self) -> (Option<i32>, String) {
         let mut said = std::mem::take(&mut self.said);
         self.stderr.read_to_string(&mut said).expect("text");
@@ -159,7 +159,7 @@ fn item(n: usize) -> Value {
     json!({"kind": "http", "lanes": ["shop"], "payload": {"path": format!("/item/{n}")}, "key": format!("item-{n}")})
 }
 
-/// A service that allows fifty calls a second, five at once.
+/// An upstream that allows fifty calls a second, five at once.
 fn strict() -> Behaviour {
     Behaviour {
         limits: vec!["50/s".parse().expect("a rate")],
@@ -173,7 +173,7 @@ fn strict() -> Behaviour {
 #[test]
 fn b1_five_kills_lose_nothing_report_nothing_twice_and_break_no_limit() {
     const JOBS: usize = 400;
-    // The service sees a call when its own task gets the processor, beside all the other tests.
+    // The upstream sees a call when its own task gets the processor, beside all the other tests.
     let home = Home::new(strict(), "limits = ['50/s']\nin_flight = 5\nslack = '20ms'");
     let mut daemon = home.serve();
     let answer = daemon.submit(&(0..JOBS).map(item).collect());
@@ -211,7 +211,8 @@ fn l5_a_permit_outlives_the_daemon_that_granted_it() {
     };
     let (status, held) = ask(&daemon, "{}");
     assert_eq!(status, 201, "{held}");
-    // By force, by force under a hand that only looks, and on request, which waits for no holder.
+    // By SIGKILL, by SIGKILL followed by a command that only reads, and by SIGTERM, which waits for no
+    // holder of a permit.
     for signal in [Signal::KILL, Signal::KILL, Signal::TERM] {
         let since = now();
         daemon.signal(signal);
@@ -246,7 +247,7 @@ fn a_permit_that_expires_while_no_daemon_runs_is_unknown_at_the_next_start() {
     assert_eq!(job["calls"][0]["class"], "unknown", "{job}");
 }
 
-/// The jobs of all `finished` events ever told, in the order of their numbers.
+/// The jobs of all `finished` events, in the order of their ids.
 fn finished(daemon: &Daemon) -> Vec<u64> {
     let mut stream = TcpStream::connect(daemon.address).expect("it listens");
     let last = daemon.get("/api/v1/summary")["events"].as_u64().expect("a number");
@@ -377,7 +378,7 @@ fn sighup_drops_no_work_of_lanes_and_commands_that_are_configured_no_more() {
 }
 
 #[test]
-fn a_daemon_that_waits_for_its_store_hears_signals() {
+fn a_signal_ends_a_daemon_that_waits_for_its_store() {
     let home = Home::new(Behaviour::default(), "");
     let daemon = home.serve();
     let mut second = home.command(&["serve", "--listen", "127.0.0.1:0"]);
@@ -395,7 +396,7 @@ fn a_daemon_that_waits_for_its_store_hears_signals() {
 }
 
 #[test]
-fn sighup_changes_who_may_ask_and_the_owner_always_may() {
+fn sighup_changes_tokens_and_the_owner_keeps_access() {
     let home = Home::new(Behaviour::default(), "");
     let daemon = home.serve();
     let token = |name: &str| {
@@ -429,12 +430,12 @@ fn sighup_changes_who_may_ask_and_the_owner_always_may() {
 }
 
 #[test]
-fn systemd_hears_that_it_is_ready_alive_and_on_its_way_out() {
+fn systemd_is_notified_of_start_watchdog_and_stop() {
     let home = Home::new(Behaviour::default(), "");
     let path = home.directory.path().join("notify");
     let socket = UnixDatagram::bind(&path).expect("a socket");
     socket.set_read_timeout(Some(FOREVER)).expect("set");
-    // As systemd does it: the process is told that it is meant.
+    // Like systemd, which passes the id of the process it means.
     let mut command = Command::new("/bin/sh");
     command.args(["-c", r#"WATCHDOG_PID=$$ exec "$0" "$@""#, env!("CARGO_BIN_EXE_paceline")]);
     command.args(["serve", "--listen", "127.0.0.1:0", "--log", "quiet"]);
@@ -478,7 +479,7 @@ fn the_log_has_one_line_per_change_of_state_and_no_secret() {
     daemon.until(|summary| summary["jobs"] == 0);
     daemon.signal(Signal::TERM);
     let (_, said) = daemon.ended();
-    // Nothing but the log is there.
+    // There is no line except the log's.
     let lines: Vec<Value> =
         said.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let of_job = lines.iter().filter(|line| line["job"] == 1);
@@ -540,7 +541,7 @@ fn s3_what_is_left_of_a_command_whose_job_is_over_is_ended() {
 #[test]
 fn l5_nothing_takes_the_place_of_what_a_killed_daemon_left_running() {
     let long = "echo $$ > pid; touch up; while [ ! -e go ]; do sleep 0.05; done";
-    // One that is dead and not buried does not count.
+    // A zombie does not count.
     let other = "if grep -qs ^State:.[^Z] /proc/$(cat pid)/status; then echo both; fi; touch go";
     let home = Home::new(
         Behaviour::default(),
@@ -590,7 +591,7 @@ fn it_runs_the_rosters_too() {
 }
 
 #[test]
-fn a_port_or_a_store_that_is_taken_is_told() {
+fn a_port_or_a_store_that_is_in_use_is_an_error() {
     let home = Home::new(Behaviour::default(), "");
     let daemon = home.serve();
     let second = home.command(&["serve", "--listen", &daemon.address.to_string()]).output();
@@ -602,7 +603,7 @@ fn a_port_or_a_store_that_is_taken_is_told() {
     assert!(said.contains("is in use by process"), "{said}");
 }
 
-/// Asked by a stranger who has only read the document. Needs the program that does so.
+/// Requests generated from the OpenAPI document alone. Needs `schemathesis`.
 #[test]
 #[ignore = "needs schemathesis: ./test installs it"]
 fn schemathesis_finds_no_server_error_and_no_undocumented_answer() {
@@ -614,7 +615,7 @@ fn schemathesis_finds_no_server_error_and_no_undocumented_answer() {
     let checks = "not_a_server_error,status_code_conformance,content_type_conformance,\
                   response_headers_conformance,response_schema_conformance,unsupported_method";
     let url = format!("http://{}/api/v1/openapi.json", daemon.address);
-    // The stream of events never ends, and is asked elsewhere.
+    // The stream of events never ends, and is tested elsewhere.
     let output = Command::new(program)
         .current_dir(home.directory.path())
         .args(["run", &url, "--checks", checks, "--exclude-path", "/api/v1/events"])

@@ -1,4 +1,4 @@
-//! `paceline services` as its user runs it: real programs, real signals, a real store.
+//! `paceline services`, with real programs, real signals and a real store.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
@@ -11,7 +11,7 @@ use paceline_core::{Now, Record, Span, Stamp, Write};
 use paceline_store::{Sqlite, Store as _};
 use serde_json::Value;
 
-/// Nothing here takes so long; a test that waits for it has failed.
+/// No step takes this long; a test that waits for it has failed.
 const FOREVER: Duration = Duration::from_mins(1);
 
 /// A directory with a configuration, and a log to which its services write.
@@ -55,7 +55,7 @@ impl Home {
         serde_json::from_slice(&output.stdout).expect("JSON")
     }
 
-    /// What services wrote, in order.
+    /// The lines that services wrote, in order.
     fn log(&self) -> Vec<String> {
         let log = fs::read_to_string(self.path().join("log")).unwrap_or_default();
         log.lines().map(str::to_string).collect()
@@ -85,7 +85,7 @@ impl Home {
     }
 }
 
-/// `services run` under way. Dropped, it is stopped, with the programs that it runs.
+/// A running `services run`. It is stopped when this is dropped, with its programs.
 struct Rosters {
     child: Child,
     told: Receiver<(String, String)>,
@@ -122,7 +122,7 @@ impl Drop for Rosters {
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
             let pid = rustix::process::Pid::from_child(&self.child);
-            // Two of one kind could arrive as one.
+            // Two signals of one kind could arrive as one.
             for signal in [rustix::process::Signal::INT, rustix::process::Signal::TERM] {
                 let _ = rustix::process::kill_process(pid, signal);
             }
@@ -131,7 +131,7 @@ impl Drop for Rosters {
     }
 }
 
-/// Looks again and again, but not for ever.
+/// Polls until a deadline.
 #[track_caller]
 fn until(mut holds: impl FnMut() -> bool) {
     for _ in 0..6_000 {
@@ -144,7 +144,7 @@ fn until(mut holds: impl FnMut() -> bool) {
     panic!("it never came to that");
 }
 
-/// Whether a process runs whose command line has this word in it.
+/// Returns `true` if a process runs whose command line contains this word.
 fn runs(word: &str) -> bool {
     let entries = fs::read_dir("/proc").expect("processes").filter_map(Result::ok);
     let lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
@@ -191,7 +191,7 @@ fn s2_a_roster_of_three_runs_all_three_in_order() {
 }
 
 #[test]
-fn s2_s3_a_killed_program_goes_on_at_the_third_service_and_ends_what_was_left_of_it() {
+fn s2_s3_after_a_kill_the_roster_continues_at_the_third_service_and_ends_its_leftover() {
     let mark = format!("paceline-test-third-{}", std::process::id());
     let third = format!("./say three; if [ -e again ]; then exit 0; fi; : {mark}; sleep 1000");
     let home = Home::new(&format!(
@@ -218,7 +218,7 @@ fn s2_s3_a_killed_program_goes_on_at_the_third_service_and_ends_what_was_left_of
 }
 
 #[test]
-fn s3_what_was_left_of_a_program_is_ended_also_when_its_service_has_become_a_request() {
+fn s3_a_leftover_program_is_ended_even_if_its_service_has_become_a_request() {
     let mock = tokio::runtime::Runtime::new().expect("a runtime");
     let server = mock.block_on(paceline_mock::Mock::start(paceline_mock::Behaviour::default()));
     let server = server.expect("a port");
@@ -264,7 +264,7 @@ fn s3_a_leftover_program_is_ended_even_if_its_service_is_no_longer_configured() 
 }
 
 #[test]
-fn a_run_by_hand_also_finishes_what_an_earlier_process_left_and_says_so() {
+fn a_run_by_hand_also_finishes_jobs_of_an_earlier_process_and_says_so() {
     let wait = "./say long; until [ -e go ]; do sleep 0.01; done; ./say over";
     let home = Home::new(&format!(
         "[services.long]\nrun = ['sh', '-c', '{wait}']\n[services.short]\nrun = ['true']\n\
@@ -286,7 +286,7 @@ fn a_run_by_hand_also_finishes_what_an_earlier_process_left_and_says_so() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_leaves_no_program_behind() {
+fn a_closed_stdout_leaves_no_program_behind() {
     let mark = format!("paceline-test-reader-{}", std::process::id());
     let deaf = format!("trap \"\" TERM; : {mark}; while :; do sleep 1; done");
     let home = Home::new(&format!(
@@ -305,7 +305,7 @@ fn a_reader_that_has_seen_enough_leaves_no_program_behind() {
 
 #[test]
 fn a_request_has_the_time_of_its_service_and_no_more() {
-    // It takes connections, and says nothing.
+    // It accepts connections, and never responds.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = silent.local_addr().expect("bound");
     let home = Home::new(&format!("[services.a]\nget = 'http://{address}/'\ntimeout = '300ms'\n"));
@@ -314,7 +314,7 @@ fn a_request_has_the_time_of_its_service_and_no_more() {
 }
 
 #[test]
-fn what_a_silent_program_said_survives_a_kill() {
+fn the_output_of_a_program_survives_a_kill() {
     let home = Home::new(
         "[services.a]\nrun = ['sh', '-c', 'echo hello; ./say up; sleep 1000']\n\
          [services.b]\nrun = ['sh', '-c', 'until [ -e log ]; do sleep 0.01; done; sleep 2.2']\n\
@@ -370,7 +370,7 @@ fn s3_nothing_due_still_arms_the_next_check() {
          [rosters.all]\ncheck = '300ms'\nservices = ['a']\n",
     );
     let rosters = home.start();
-    // Two checks of three find nothing to do.
+    // Two of three checks find no due service.
     rosters.until("a", "done");
     rosters.until("a", "done");
     rosters.until("a", "done");
@@ -398,7 +398,7 @@ fn s3_two_rosters_that_share_a_service_run_it_once() {
 
 #[test]
 fn s3_after_three_days_away_each_due_service_runs_once() {
-    // Once an hour, but not while the test runs.
+    // Due once an hour, but not while the test runs.
     let minute = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).minute();
     let minute = (minute + 30) % 60;
     let home = Home::new(&format!(
@@ -422,7 +422,7 @@ fn s3_after_three_days_away_each_due_service_runs_once() {
     assert_eq!((count("hourly"), count("cron")), (1, 1), "{after:?}");
 }
 
-/// Makes everything that the store remembers of services three days older.
+/// Makes all records of services in the store three days older.
 fn three_days_pass(path: &Path) {
     let mut store = Sqlite::open(path).expect("the store");
     let mut writes = Vec::new();
@@ -458,7 +458,7 @@ fn a_run_by_hand_needs_not_be_due_and_its_result_is_the_exit_code() {
     assert_eq!(home.log(), ["a", "a", "f", "f"], "a failed run is tried again");
     let unknown = home.run(&["run", "b"]);
     assert_eq!(unknown.status.code(), Some(1));
-    let words = "error: no service named `b`: there are `a`, `fails`\n";
+    let words = "error: no service named `b`: the services are `a`, `fails`\n";
     assert_eq!(String::from_utf8_lossy(&unknown.stderr), words);
     let reset = home.run(&["reset", "a"]);
     assert_eq!(reset.status.code(), Some(0));
@@ -466,7 +466,7 @@ fn a_run_by_hand_needs_not_be_due_and_its_result_is_the_exit_code() {
 }
 
 #[test]
-fn rosters_in_the_foreground_can_be_asked_by_their_owner() {
+fn rosters_in_the_foreground_answer_commands_of_their_owner() {
     let home = Home::new(
         "[services.a]\nrun = ['sh', '-c', './say a; sleep 1000']\n\
          [services.b]\nrun = ['sh', '-c', './say b; echo hello']\nevery = '1h'\n\
@@ -532,7 +532,7 @@ fn s3_a_store_that_is_in_use_defers_a_run_by_hand() {
 }
 
 #[test]
-fn the_end_of_what_a_service_says_is_kept_and_no_more() {
+fn the_end_of_a_services_output_is_kept() {
     let script = "i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i + 1)); done";
     let home = Home::new(&format!("[services.a]\nrun = ['sh', '-c', '{script}']\n"));
     assert_eq!(home.run(&["run", "a"]).status.code(), Some(0));
@@ -608,7 +608,7 @@ fn s2_a_clean_stop_in_the_middle_of_a_cycle_goes_on_at_the_next_start() {
 }
 
 #[test]
-fn a_daemon_runs_a_service_when_it_is_asked_to() {
+fn a_daemon_runs_a_service_on_request() {
     let home = Home::new(
         "[services.a]\nrun = ['sh', '-c', './say a; echo hello']\n\
          [services.'b/c d']\nrun = ['sh', '-c', 'echo no luck; exit 3']\n\

@@ -1,4 +1,4 @@
-//! `paceline store` as its user runs it, and stores that were copied by hand.
+//! `paceline store`, and stores that were copied by hand.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// A directory with a configuration and its store, and room for another pair.
+/// A directory with a configuration and its store, and later with a copy of both.
 struct Home(tempfile::TempDir);
 
 impl Home {
@@ -77,7 +77,7 @@ impl Home {
     }
 }
 
-/// Dropped, it is stopped.
+/// It is stopped when this is dropped.
 struct Daemon(Child);
 
 impl Drop for Daemon {
@@ -112,7 +112,7 @@ fn b1_a_store_is_copied_while_its_daemon_runs() {
 }
 
 #[test]
-fn what_cannot_be_copied_is_said_and_nothing_is_made() {
+fn a_copy_that_is_impossible_is_an_error_and_leaves_no_file() {
     let home = Home::new();
     let (code, _, said) = home.run("original.toml", &["store", "backup", "copy.db"]);
     assert!(code == 1 && said.contains("no store at `"), "{said}");

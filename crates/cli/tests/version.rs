@@ -37,7 +37,7 @@ fn check(commit: Option<(&str, Option<&str>)>, expected: &str) {
 }
 
 #[test]
-fn a_version_says_as_much_as_is_there() {
+fn a_version_has_the_parts_that_are_known() {
     check(None, "0.1.0");
     check(Some(("cb87bf8", None)), "0.1.0 (cb87bf8)");
     check(Some(("cb87bf8d21", Some("1795124482"))), "0.1.0 (cb87bf8 2026-11-19)");

@@ -39,7 +39,7 @@ impl Daemon {
         BufReader::new(stderr).read_line(&mut line)?;
         let address = line.split_once("http://").and_then(|(_, rest)| rest.split(';').next());
         let address = address.and_then(|address| address.parse().ok());
-        let address = address.with_context(|| format!("the daemon said: {line}"))?;
+        let address = address.with_context(|| format!("the daemon printed: {line}"))?;
         Ok(Daemon { child, address })
     }
 

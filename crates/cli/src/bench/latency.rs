@@ -55,11 +55,11 @@ async fn starts(
     rounds: usize,
     directory: &std::path::Path,
 ) -> anyhow::Result<(Vec<Duration>, Vec<Duration>)> {
-    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
     let pace = Paceline::open(directory.join("starts.db"))
         .lane(Lane::new("lane").in_flight(4))
         .worker("stamp", move |_: Call| {
-            let _ = tell.send(now());
+            let _ = sender.send(now());
             async { Outcome::done(true) }
         })
         .start()?;
@@ -68,7 +68,7 @@ async fn starts(
     for _ in 0..rounds {
         let submitted = now();
         let job = pace.submit(Job::new("stamp", "x").on(["lane"])).await?;
-        let started = told.recv().await.expect("the worker sends its start");
+        let started = receiver.recv().await.expect("the worker sends its start");
         starts.push(started.saturating_duration_since(submitted));
         job.report().await?;
         commits.push(bare.commit()?);
@@ -91,7 +91,7 @@ fn bare_timers(count: usize) -> Vec<Duration> {
 
 /// Jobs due at distinct moments of the near future: how late their workers start.
 async fn timers(count: usize, path: &std::path::Path) -> anyhow::Result<Vec<Duration>> {
-    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
     let pace = Paceline::open(path)
         .lane(Lane::new("lane").in_flight(100))
         .worker("stamp", move |call: Call| {
@@ -101,7 +101,7 @@ async fn timers(count: usize, path: &std::path::Path) -> anyhow::Result<Vec<Dura
                 let due = SystemTime::UNIX_EPOCH + Duration::from_micros(due);
                 started.duration_since(due).unwrap_or_default()
             });
-            let _ = due.map(|late| tell.send(late));
+            let _ = due.map(|late| sender.send(late));
             async { Outcome::done(true) }
         })
         .start()?;
@@ -118,7 +118,7 @@ async fn timers(count: usize, path: &std::path::Path) -> anyhow::Result<Vec<Dura
     }
     let mut late = Vec::with_capacity(count);
     while late.len() < count {
-        late.push(told.recv().await.expect("the worker sends its start"));
+        late.push(receiver.recv().await.expect("the worker sends its start"));
     }
     pace.stop(Duration::from_secs(5)).await?;
     Ok(late)

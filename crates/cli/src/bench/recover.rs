@@ -50,9 +50,9 @@ fn reopened(file: &Path) -> anyhow::Result<Opened> {
     command.args(["bench", "recover", "--reopen"]).arg(file).stderr(Stdio::inherit());
     let output = command.output().context("cannot start this program again")?;
     ensure!(output.status.success(), "the process that opens the store failed");
-    let told: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout)?;
     let whole =
-        |name: &str| told[name].as_u64().with_context(|| format!("the result has no `{name}`"));
+        |name: &str| result[name].as_u64().with_context(|| format!("the result has no `{name}`"));
     Ok(Opened {
         jobs: usize::try_from(whole("jobs")?)?,
         seconds: whole("micros")? as f64 / 1e6,

@@ -9,7 +9,7 @@ pub(crate) struct Stopwatch {
     cpu: Duration,
 }
 
-/// What a stopwatch showed.
+/// The reading of a stopwatch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lap {
     pub(crate) wall: Duration,

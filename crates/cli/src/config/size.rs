@@ -20,7 +20,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// Why a text is not a size.
+/// An error of parsing a size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SizeError {
     /// Not a number with a unit.

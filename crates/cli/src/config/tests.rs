@@ -1,4 +1,4 @@
-//! Mistakes and the sentence that each one gets; defaults that read back.
+//! Mistakes and their messages; defaults that read back.
 
 use super::*;
 use crate::services::WhenConfig;
@@ -34,7 +34,7 @@ fn the_printed_configuration_reads_back_to_the_defaults() {
 }
 
 #[test]
-fn the_printed_examples_are_right_and_their_defaults_true() {
+fn the_printed_examples_are_valid_and_their_defaults_correct() {
     let uncommented: String = print()
         .lines()
         .map(|line| line.strip_prefix('#').filter(|l| !l.starts_with(' ')).unwrap_or(line))
@@ -251,7 +251,7 @@ fn absurd_values_are_refused() {
 }
 
 #[test]
-fn limits_that_cannot_be_meant_are_refused() {
+fn contradictory_limits_are_refused() {
     check(
         "lanes.x.limits = ['1/s', '2/1000ms']",
         "1:26: `lanes.x`: two limits per `1s`: keep the stricter one",
@@ -305,8 +305,8 @@ fn a_byte_order_mark_moves_no_column() {
 }
 
 #[test]
-fn what_is_not_toml_has_its_place_too() {
-    // The sentence is the parser's own; the place is ours to get right.
+fn invalid_toml_is_reported_with_its_position() {
+    // The message is the parser's; the position is computed here.
     for (text, place) in
         [("[workers]\nbase = ", "2:8"), ("[workers]\n[workers]", "2:2"), ("'é' = 5 x", "1:7")]
     {
@@ -318,7 +318,7 @@ fn what_is_not_toml_has_its_place_too() {
 }
 
 #[test]
-fn all_mistakes_are_told_at_once_in_the_order_of_the_file() {
+fn all_mistakes_are_reported_at_once_in_the_order_of_the_file() {
     let found = mistakes(b"[lanes.x]\nevry = 1\nevery = 2\n[store]\npth = 3");
     let places: Vec<&str> = found.iter().map(|text| &text[..10]).collect();
     assert_eq!(places, ["p.toml:2:1", "p.toml:3:9", "p.toml:5:1"]);
@@ -337,7 +337,7 @@ fn a_file_larger_than_any_configuration_is_not_read() {
     assert!(matches!(error, ConfigError::TooLarge(_)));
 }
 
-/// Whatever `text` is, it is a configuration or mistakes of one short line each.
+/// Checks that any `text` is a configuration, or mistakes of one short line each.
 fn survives(text: &[u8]) -> Result<(), TestCaseError> {
     if let Err(error) = parse(text) {
         let ConfigError::Mistakes(mistakes) = error else { panic!("{error}") };
@@ -446,7 +446,7 @@ fn services_and_rosters_are_read() {
 }
 
 #[test]
-fn mistakes_in_services_are_told_with_their_place() {
+fn mistakes_in_services_are_reported_with_their_position() {
     check(
         "[services.a]",
         "1:11: `services.a` has nothing to run: add `run = [\"program\"]` or `get = \"https://...\"`",
@@ -523,7 +523,7 @@ fn commands_are_read_and_run_in_the_directory_of_the_file() {
 }
 
 #[test]
-fn mistakes_in_commands_are_told_with_their_place() {
+fn mistakes_in_commands_are_reported_with_their_position() {
     check(
         "[commands.a]\ntimeout = '1s'",
         "1:11: `commands.a` has nothing to run: add `run = [\"program\"]`",

@@ -50,10 +50,10 @@ impl Books {
     pub(super) fn found(&mut self, unfinished: &[u32], finished: &[u32]) -> &Kill {
         let there = |number: &&u32| unfinished.contains(number) || finished.contains(number);
         let lost = self.accepted.iter().filter(|number| !there(number)).count();
-        let untold = self.finished.iter().filter(|number| !finished.contains(number)).count();
+        let unreported = self.finished.iter().filter(|number| !finished.contains(number)).count();
         let (unfinished, known) = (unfinished.len(), finished.len());
         self.finished.extend(finished);
-        self.kill.insert(Kill { unfinished, finished: known, missing: lost + untold })
+        self.kill.insert(Kill { unfinished, finished: known, missing: lost + unreported })
     }
 
     /// Records a report that the store has at the end.

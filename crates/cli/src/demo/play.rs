@@ -98,7 +98,7 @@ impl<'a> Play<'a> {
         let watch = Stopwatch::start();
         self.say(Ink::Strong, "now by Paceline, in a process of its own with a store on disk");
         let mut process = self.start(store)?;
-        process.tell(&Order::Submit(Part::Bulk))?;
+        process.send(&Order::Submit(Part::Bulk))?;
         self.follow(&mut process, Until::Accepted).await?;
         let since = Stopwatch::start();
         let accepted = self.books.accepted.len();
@@ -120,13 +120,13 @@ impl<'a> Play<'a> {
         self.follow(&mut process, Until::Moment(since, BOUND_AT)).await?;
         self.urgent(&mut process, Part::Bound)?;
         self.follow(&mut process, Until::Moment(since, SEARCHES_AT)).await?;
-        process.tell(&Order::Submit(Part::Searches))?;
+        process.send(&Order::Submit(Part::Searches))?;
         let searches = self.wanted.iter().filter(|wanted| wanted.part == Part::Searches).count();
         self.say(
             Ink::Plain,
             format!("{searches} searches arrive, each for 3 upstreams: the first answer is enough"),
         );
-        process.tell(&Order::Finish)?;
+        process.send(&Order::Finish)?;
         self.follow(&mut process, Until::Over).await?;
         let status = process.wait().context("the worker process cannot be waited for")?;
         ensure!(status.success(), "the worker process ended with {status}");
@@ -147,7 +147,7 @@ impl<'a> Play<'a> {
 
     /// Submits an urgent job, as for a user who waits at a screen.
     fn urgent(&mut self, process: &mut Process, part: Part) -> anyhow::Result<()> {
-        process.tell(&Order::Submit(part))?;
+        process.send(&Order::Submit(part))?;
         let name = lane_of(part);
         let mut lanes = self.lanes.iter().flatten();
         let lane = lanes.find(|lane| lane.name == name).cloned().unwrap_or_default();
@@ -165,8 +165,8 @@ impl<'a> Play<'a> {
         let open = self.side().open();
         let status = process.kill().context("the worker process cannot be killed")?;
         ensure!(status.signal() == Some(SIGKILL), "the worker process had ended with {status}");
-        while let Some(news) = process.hear().await {
-            self.hear(news);
+        while let Some(news) = process.receive().await {
+            self.apply(news);
         }
         let (id, unfinished) = (process.id(), self.books.unfinished());
         self.lanes = None;
@@ -187,8 +187,8 @@ impl<'a> Play<'a> {
                 return Ok(());
             }
             tokio::select! {
-                news = process.hear() => match news {
-                    Some(news) => self.hear(news),
+                news = process.receive() => match news {
+                    Some(news) => self.apply(news),
                     None => bail!("the worker process ended too early: its messages are above"),
                 },
                 _ = self.ticks.tick() => self.draw(),
@@ -196,7 +196,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    fn hear(&mut self, news: News) {
+    fn apply(&mut self, news: News) {
         match news {
             News::Opened { unfinished, finished } => self.opened(&unfinished, &finished),
             News::Accepted(numbers) => self.books.accepted.extend(numbers),

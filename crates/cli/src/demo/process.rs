@@ -45,13 +45,13 @@ impl Process {
         self.child.id()
     }
 
-    pub(super) fn tell(&mut self, order: &Order) -> anyhow::Result<()> {
-        let told = self.orders.write_all(line(order).as_bytes());
-        told.context("the worker process accepts no orders: its messages are above")
+    pub(super) fn send(&mut self, order: &Order) -> anyhow::Result<()> {
+        let sent = self.orders.write_all(line(order).as_bytes());
+        sent.context("the worker process accepts no orders: its messages are above")
     }
 
     /// Its next message; `None` when it has ended.
-    pub(super) async fn hear(&mut self) -> Option<News> {
+    pub(super) async fn receive(&mut self) -> Option<News> {
         self.news.recv().await
     }
 

@@ -57,7 +57,7 @@ pub(super) struct LaneState {
 }
 
 /// Sends a message to the parent. In one write, so that a kill cannot cut a line in two.
-pub(super) fn tell(news: &News) -> io::Result<()> {
+pub(super) fn send(news: &News) -> io::Result<()> {
     data(&line(news))
 }
 

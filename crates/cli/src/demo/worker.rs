@@ -19,7 +19,7 @@ use tokio::time::MissedTickBehavior;
 use super::upstreams::PROFILES;
 use super::waiting::Waiting;
 use super::wanted::{BOUND_LANE, Part, URGENT_LANE, Wanted, wanted};
-use super::words::{LaneState, News, Order, tell};
+use super::words::{LaneState, News, Order, send};
 use crate::bench::stopwatch::Stopwatch;
 use crate::exit::Exit;
 use crate::local::LocalServer;
@@ -102,15 +102,15 @@ impl Process {
                     None => return self.abandoned().await,
                 },
                 event = self.events.recv() => match event {
-                    Ok(event) => self.hear(&event).await?,
+                    Ok(event) => self.apply(&event).await?,
                     Err(RecvError::Lagged(_)) => {}
                     Err(RecvError::Closed) => return Err(self.pace.ended().await.into()),
                 },
                 Some(news) = self.awaited.join_next() => match news?? {
                     News::Idle => return self.finish().await,
-                    news => tell(&news)?,
+                    news => send(&news)?,
                 },
-                _ = ticks.tick() => tell(&News::Status(self.status().await?))?,
+                _ = ticks.tick() => send(&News::Status(self.status().await?))?,
             }
         }
     }
@@ -133,7 +133,7 @@ impl Process {
             }
             self.numbers.insert(job, number);
         }
-        Ok(tell(&News::Opened { unfinished, finished })?)
+        Ok(send(&News::Opened { unfinished, finished })?)
     }
 
     /// Every job of the store, with its number in the list of work.
@@ -182,22 +182,22 @@ impl Process {
                 Ok(News::Overtook { part, calls, ms: watch.lap().wall.as_millis() as u64 })
             });
         }
-        Ok(tell(&News::Accepted(jobs.iter().map(|wanted| wanted.number).collect()))?)
+        Ok(send(&News::Accepted(jobs.iter().map(|wanted| wanted.number).collect()))?)
     }
 
-    async fn hear(&mut self, event: &Event) -> anyhow::Result<()> {
+    async fn apply(&mut self, event: &Event) -> anyhow::Result<()> {
         match event {
             Event::Finished(report) => {
                 let number = *self.numbers.get(&report.job).expect("submitted or taken up here");
                 self.waiting.finished(report.job, &self.wanted[&number]);
-                tell(&News::Finished(number))?;
+                send(&News::Finished(number))?;
             }
             Event::Closed(lane, until) => {
                 let ms = self.pace.until(*until).as_millis() as u64;
                 let lanes = self.pace.lanes().await?;
                 let rung =
                     lanes.iter().find(|status| status.name == *lane).map_or(0, |lane| lane.rung);
-                tell(&News::Closed { lane: lane.to_string(), ms, rung })?;
+                send(&News::Closed { lane: lane.to_string(), ms, rung })?;
             }
             Event::Accepted(_) | Event::Started(..) | Event::Settled(..) => {}
         }
@@ -218,17 +218,17 @@ impl Process {
     async fn finish(mut self) -> anyhow::Result<Exit> {
         loop {
             match self.events.try_recv() {
-                Ok(event) => self.hear(&event).await?,
+                Ok(event) => self.apply(&event).await?,
                 Err(TryRecvError::Lagged(_)) => {}
                 Err(TryRecvError::Empty | TryRecvError::Closed) => break,
             }
         }
         for (job, number, _) in self.stored().await? {
             let view = self.pace.job(job).await?;
-            tell(&News::Kept { number, report: view.and_then(|view| view.stored.report) })?;
+            send(&News::Kept { number, report: view.and_then(|view| view.stored.report) })?;
         }
         self.pace.stop(Duration::from_secs(1)).await?;
-        tell(&News::Over)?;
+        send(&News::Over)?;
         Ok(Exit::Done)
     }
 }

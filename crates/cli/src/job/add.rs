@@ -29,11 +29,11 @@ pub(super) async fn add(
         }
         return attend(client, jobs, wait.map(Into::into), form).await;
     }
-    let told = client.submit(jobs).await?;
-    let admitted = items(&told["jobs"]);
+    let response = client.submit(jobs).await?;
+    let admitted = items(&response["jobs"]);
     let exit = worst(admitted.iter().map(refusal));
     for job in admitted {
-        tell(job);
+        print_admission(job);
     }
     form.list("jobs", admitted.to_vec(), numbers)?;
     if !client.runs_jobs() && admitted.iter().any(|job| job["job"].is_u64()) {
@@ -43,7 +43,7 @@ pub(super) async fn add(
 }
 
 /// Says if a job was joined, replaced or refused.
-fn tell(admitted: &Value) {
+fn print_admission(admitted: &Value) {
     let job = &admitted["job"];
     match admitted["admission"].as_str() {
         Some("joined") => {
@@ -82,15 +82,15 @@ async fn attend(
 ) -> anyhow::Result<Exit> {
     let mut signals = signals()?;
     let until = wait.and_then(|wait| Instant::now().checked_add(wait));
-    let told = tokio::select! {
-        told = client.submit(jobs) => told?,
+    let response = tokio::select! {
+        response = client.submit(jobs) => response?,
         () = signals.next() => {
             say("it may have been added: `paceline job ls --newest` shows it");
             return Ok(Exit::Interrupted);
         }
     };
-    let mut admitted = items(&told["jobs"]).to_vec();
-    admitted.iter().for_each(tell);
+    let mut admitted = items(&response["jobs"]).to_vec();
+    admitted.iter().for_each(print_admission);
     let ids: Vec<u64> =
         admitted.iter().filter(|job| open(job)).filter_map(|job| job["job"].as_u64()).collect();
     let mut end = End::Finished;

@@ -97,8 +97,8 @@ pub(super) async fn list(client: &Client, arguments: &Arguments) -> anyhow::Resu
 async fn add_whys(client: &Client, jobs: &mut [Value]) {
     for job in jobs.iter_mut().filter(|job| job["state"] == "waiting").take(MOST_WHYS) {
         // A job that was deleted in the meantime waits no longer.
-        let told = client.ask(Method::GET, &format!("/jobs/{}/why", job["job"])).await;
-        job["why"] = told.map(|mut told| told["why"].take()).unwrap_or_default();
+        let response = client.ask(Method::GET, &format!("/jobs/{}/why", job["job"])).await;
+        job["why"] = response.map(|mut response| response["why"].take()).unwrap_or_default();
     }
 }
 

@@ -20,13 +20,13 @@ pub(super) async fn show(client: &Client, id: u64, form: Form) -> anyhow::Result
 }
 
 pub(super) async fn why(client: &Client, id: u64, form: Form) -> anyhow::Result<Exit> {
-    let told = client.ask(Method::GET, &format!("/jobs/{id}/why")).await?;
-    if form == Form::Table && items(&told["why"]).is_empty() {
+    let response = client.ask(Method::GET, &format!("/jobs/{id}/why")).await?;
+    if form == Form::Table && items(&response["why"]).is_empty() {
         let job = client.ask(Method::GET, &format!("/jobs/{id}")).await?;
         say(format_args!("job {id} is {}: none of its calls is waiting", text(&job["state"])));
         return Ok(Exit::Done);
     }
-    form.one(&told, |told| whys(items(&told["why"])))?;
+    form.one(&response, |response| whys(items(&response["why"])))?;
     Ok(Exit::Done)
 }
 
@@ -58,15 +58,15 @@ fn whole(job: &Value) -> String {
     ] {
         fact(name, clock(&job[at]));
     }
-    let mut said = aligned(&facts);
+    let mut shown = aligned(&facts);
     let (outcomes, waits) = (items(&job["calls"]), items(&job["why"]));
     if !outcomes.is_empty() {
-        said = format!("{said}\n{}", calls(outcomes));
+        shown = format!("{shown}\n{}", calls(outcomes));
     }
     if !waits.is_empty() {
-        said = format!("{said}\n{}", whys(waits));
+        shown = format!("{shown}\n{}", whys(waits));
     }
-    said
+    shown
 }
 
 fn calls(calls: &[Value]) -> String {
@@ -127,7 +127,7 @@ pub(crate) fn why_of(job: &Value) -> String {
 
 /// The result of a call, or the reason why it has none.
 fn what(call: &Value) -> String {
-    let said = match call["outcome"].as_str() {
+    let shown = match call["outcome"].as_str() {
         Some("failed") if call["message"].is_string() => text(&call["message"]),
         Some("failed") => text(&call["class"]),
         Some("skipped") => skip(call),
@@ -135,15 +135,15 @@ fn what(call: &Value) -> String {
         Some("duplicate") => format!("of job {}", call["of"]),
         _ => value(&call["value"]),
     };
-    if call["cached"] == true { format!("cached: {said}") } else { said }
+    if call["cached"] == true { format!("cached: {shown}") } else { shown }
 }
 
 /// A result, shortened to fit. The reason of a failed or skipped call is shown in full, with its
 /// remedy.
 fn whole_or_short(call: &Value) -> String {
-    let said = what(call);
+    let shown = what(call);
     let whole = matches!(call["outcome"].as_str(), Some("failed" | "skipped"));
-    if whole { said } else { short(&said) }
+    if whole { shown } else { short(&shown) }
 }
 
 /// A text, shortened to fit into a table.
@@ -168,8 +168,8 @@ fn skip(call: &Value) -> String {
 
 /// A worker's value: the status and body of a request, the output of a command.
 fn value(value: &Value) -> String {
-    if let Some(said) = value["output"].as_str().filter(|_| value["exit"].is_u64()) {
-        return said.to_string();
+    if let Some(shown) = value["output"].as_str().filter(|_| value["exit"].is_u64()) {
+        return shown.to_string();
     }
     match (&value["status"], &value["body"]) {
         (Value::Number(status), Value::Null) => status.to_string(),

@@ -22,9 +22,9 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn cancel(client: &Client, arguments: &Arguments) -> anyhow::Result<Exit> {
-    let (told, exit) = each(client, &arguments.ids, "cancel").await;
-    for (id, told) in &told {
-        if told["cancelled"] == "caller" {
+    let (response, exit) = each(client, &arguments.ids, "cancel").await;
+    for (id, response) in &response {
+        if response["cancelled"] == "caller" {
             say(format_args!(
                 "job {id} goes on: other callers joined it, and each of them has to cancel it"
             ));
@@ -32,18 +32,18 @@ pub(super) async fn cancel(client: &Client, arguments: &Arguments) -> anyhow::Re
             say(format_args!("job {id} is cancelled"));
         }
     }
-    let told = told.into_iter().map(|(_, told)| told).collect();
+    let response = response.into_iter().map(|(_, response)| response).collect();
     if arguments.format.form != Form::Table {
-        arguments.format.form.list("jobs", told, |_| String::new())?;
+        arguments.format.form.list("jobs", response, |_| String::new())?;
     }
     Ok(exit)
 }
 
 pub(super) async fn retry(client: &Client, arguments: &Arguments) -> anyhow::Result<Exit> {
-    let (told, exit) = each(client, &arguments.ids, "retry").await;
+    let (response, exit) = each(client, &arguments.ids, "retry").await;
     let mut fresh = Vec::new();
-    for (id, told) in &told {
-        for job in items(&told["jobs"]) {
+    for (id, response) in &response {
+        for job in items(&response["jobs"]) {
             say(format_args!("job {} retries job {id}", job["job"]));
             fresh.push(job.clone());
         }
@@ -61,7 +61,7 @@ async fn each(client: &Client, ids: &[u64], verb: &str) -> (Vec<(u64, Value)>, E
     let (mut done, mut exits) = (Vec::new(), Vec::new());
     for id in ids {
         match client.ask(Method::POST, &format!("/jobs/{id}/{verb}")).await {
-            Ok(told) => done.push((*id, told)),
+            Ok(response) => done.push((*id, response)),
             Err(error) => exits.push(fail(&error)),
         }
     }

@@ -107,7 +107,7 @@ pub struct ServiceConfig {
     pub lane: Option<String>,
     /// Retries of a run that fails.
     pub retries: u16,
-    /// What it does.
+    /// Its program or request.
     pub task: Task,
 }
 
@@ -218,10 +218,10 @@ fn read_service(
 
 /// The action of a run: a program or a request, not both.
 fn read_act(at: usize, section: &Section<'_>, notes: &mut Notes<'_>) -> Option<Act> {
-    let said: Vec<&str> =
+    let keys: Vec<&str> =
         ["run", "get", "post"].into_iter().filter(|key| section.value(key).is_some()).collect();
     let path = section.path();
-    match said[..] {
+    match keys[..] {
         [] => {
             let what = format!(
                 "`{path}` has nothing to run: add `run = [\"program\"]` or `get = \"https://...\"`"
@@ -232,7 +232,7 @@ fn read_act(at: usize, section: &Section<'_>, notes: &mut Notes<'_>) -> Option<A
         ["run"] => read_program(section, notes).map(Act::Run),
         [key] => read_ask(key, section, notes).map(|ask| Act::Ask(Box::new(ask))),
         [_, second, ..] => {
-            let what = format!("`{path}` has {}: keep one of them", said.join(" and "));
+            let what = format!("`{path}` has {}: keep one of them", keys.join(" and "));
             notes.note(section.place(second), what);
             None
         }

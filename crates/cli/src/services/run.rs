@@ -95,18 +95,18 @@ pub(super) async fn rosters(config: &Config, form: Form) -> anyhow::Result<Exit>
     let (rosters, services) =
         (config.tools.services.rosters.len(), config.tools.services.services.len());
     say(format_args!("rosters: {rosters}, services: {services}; Ctrl-C stops"));
-    let told = tokio::select! {
+    let finished = tokio::select! {
         () = signals.next() => None,
         ended = pace.ended() => return Err(ended.into()),
-        told = tell(pace, events, form) => Some(told),
+        printing = print_runs(pace, events, form) => Some(printing),
     };
     if let Some(port) = &mut port {
         port.withdraw();
     }
-    if let Some(told) = told {
+    if let Some(printing) = finished {
         // Its output is no longer read, so no program is left running for it.
         pace.stop(Duration::ZERO).await?;
-        return told.map(|()| Exit::Failed);
+        return printing.map(|()| Exit::Failed);
     }
     stop(pace, signals).await?;
     if let Some(port) = port {
@@ -117,7 +117,11 @@ pub(super) async fn rosters(config: &Config, form: Form) -> anyhow::Result<Exit>
 }
 
 /// Prints a line for every run that begins or ends.
-async fn tell(pace: &Paceline, mut events: Receiver<Event>, form: Form) -> anyhow::Result<()> {
+async fn print_runs(
+    pace: &Paceline,
+    mut events: Receiver<Event>,
+    form: Form,
+) -> anyhow::Result<()> {
     loop {
         match events.recv().await {
             Ok(Event::Started(call, _)) => {
@@ -176,10 +180,10 @@ fn line(
         }
         Form::Json | Form::Jsonl => {
             let at = format!("{now:.3}");
-            let told = json!({
+            let event = json!({
                 "at": at, "service": service, "state": state, "why": why, "job": job,
             });
-            data(&format!("{told}\n"))?;
+            data(&format!("{event}\n"))?;
         }
     }
     Ok(())
@@ -188,8 +192,8 @@ fn line(
 /// Has the process that owns the store run one service now, and waits for it.
 async fn asked(client: &Client, name: &str, form: Form) -> anyhow::Result<Exit> {
     known(&services(client).await?, name)?;
-    let told = client.ask(Method::POST, &format!("/services/{}/run", part(name))).await?;
-    let job = told["job"].as_u64().context("the response names no job")?;
+    let response = client.ask(Method::POST, &format!("/services/{}/run", part(name))).await?;
+    let job = response["job"].as_u64().context("the response names no job")?;
     let followed = follow(client, &[job], None).await?;
     let report = &followed.jobs[0];
     if followed.end != End::Finished {
@@ -217,11 +221,11 @@ pub(super) async fn one(config: &Config, name: &str, form: Form) -> anyhow::Resu
         StoreOwner::Other(client) => return asked(&client, name, form).await,
     };
     let mut signals = signals()?;
-    let told = tokio::select! {
-        told = run_one(&pace, name, form) => Some(told),
+    let finished = tokio::select! {
+        exit = run_one(&pace, name, form) => Some(exit),
         () = signals.next() => None,
     };
-    let Some(told) = told else {
+    let Some(exit) = finished else {
         stop(&pace, signals).await?;
         say(format_args!("stopped; if `{name}` did not finish, it continues at the next start"));
         return Ok(Exit::Interrupted);
@@ -240,7 +244,7 @@ pub(super) async fn one(config: &Config, name: &str, form: Form) -> anyhow::Resu
             return Ok(Exit::Interrupted);
         }
     }
-    told
+    exit
 }
 
 async fn run_one(pace: &Paceline, name: &str, form: Form) -> anyhow::Result<Exit> {

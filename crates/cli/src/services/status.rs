@@ -17,8 +17,8 @@ pub(super) async fn show(client: &Client, name: Option<&str>, form: Form) -> any
         known(&services, name)?;
         services.retain(|service| service["name"] == name);
     } else {
-        let told = client.ask(Method::GET, "/rosters").await?;
-        rosters = items(&told["rosters"]).to_vec();
+        let response = client.ask(Method::GET, "/rosters").await?;
+        rosters = items(&response["rosters"]).to_vec();
     }
     data(&match form {
         Form::Table => table(&services, &rosters, running(client)),
@@ -38,17 +38,17 @@ fn running(client: &Client) -> &'static str {
 }
 
 fn result(service: &Value, running: &str) -> String {
-    let mut said = text(&service["result"]);
+    let mut shown = text(&service["result"]);
     if service["why"].is_string() {
-        said = format!("{said}: {}", text(&service["why"]));
+        shown = format!("{shown}: {}", text(&service["why"]));
     }
     if service["running"].is_u64() {
-        said = format!("{running} as job {}; last: {said}", service["running"]);
+        shown = format!("{running} as job {}; last: {shown}", service["running"]);
     }
     if service["lane"].is_null() {
-        said.push_str(" (no longer configured)");
+        shown.push_str(" (no longer configured)");
     }
-    said
+    shown
 }
 
 fn table(services: &[Value], rosters: &[Value], running: &str) -> String {

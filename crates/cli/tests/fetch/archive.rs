@@ -1,4 +1,4 @@
-//! Archives of what was fetched, as the tools of archives read them.
+//! WARC archives of downloads, read by the usual tools.
 
 use std::io::Read as _;
 use std::path::PathBuf;
@@ -24,19 +24,19 @@ fn archives(place: &Place) -> Vec<String> {
     names.filter(|name| PathBuf::from(name).extension().is_some_and(|end| end == "gz")).collect()
 }
 
-/// `warcio check` is content, and our index is the one that `cdxj-indexer` makes.
+/// `warcio check` finds no error, and the index is the one that `cdxj-indexer` makes.
 #[track_caller]
 fn is_sound(place: &Place, answers: usize) {
     let files = archives(place);
     let all: Vec<&str> = files.iter().map(String::as_str).collect();
     python(place, &[&["-m", "warcio.cli", "check"], all.as_slice()].concat());
-    let theirs = python(place, &[&["-m", "cdxj_indexer.main"], all.as_slice()].concat());
-    let mut theirs: Vec<&str> = theirs.lines().collect();
-    theirs.sort_unstable();
-    let ours = std::fs::read_to_string(place.file("web.cdxj")).expect("an index");
-    let ours: Vec<&str> = ours.lines().collect();
-    assert_eq!(ours, theirs);
-    assert_eq!(ours.len(), answers);
+    let expected = python(place, &[&["-m", "cdxj_indexer.main"], all.as_slice()].concat());
+    let mut expected: Vec<&str> = expected.lines().collect();
+    expected.sort_unstable();
+    let written = std::fs::read_to_string(place.file("web.cdxj")).expect("an index");
+    let written: Vec<&str> = written.lines().collect();
+    assert_eq!(written, expected);
+    assert_eq!(written.len(), answers);
 }
 
 #[test]

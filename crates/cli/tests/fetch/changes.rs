@@ -1,4 +1,4 @@
-//! Files that change under our hands: never a mixture, never half a file under its name.
+//! Files that change between or during runs: never a mixture, never half a file under its name.
 
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ fn a_server_that_ignores_if_range_does_not_get_two_versions_mixed() {
 }
 
 #[test]
-fn a_range_that_lies_is_not_believed() {
+fn a_wrong_content_range_is_refused() {
     let (server, place) = (Files::start(), Place::new());
     server.put("/a.bin", version("v1", SIZE));
     server.on("/a.bin", Fault::Cut(SIZE / 2, Ending::Close).first(1));
@@ -214,7 +214,7 @@ fn pieces_that_are_gone_lead_to_the_next_mirror() {
 }
 
 #[test]
-fn a_refresh_in_vain_leaves_the_file_known() {
+fn a_failed_refresh_keeps_the_record_of_the_file() {
     let (server, place) = (Files::start(), Place::new());
     server.put("/a.bin", version("v1", 5_000));
     place.fetch(&[&server.url("/a.bin")]).exits(0);
@@ -281,14 +281,14 @@ fn a_file_that_is_not_what_the_list_wants_is_not_asked_whether_it_has_changed() 
         let ended = place.fetch(&["-i", &list, "--refresh"]).exits(1);
         assert_eq!(ended.class(), "checksum");
     }
-    // Once the server has it, it comes, though asking was in vain before.
+    // The file is fetched once the server has it, though an earlier refresh failed.
     server.put("/a", File::of("hello").etag("\"2\""));
     place.fetch(&["-i", &list]).exits(0);
     assert_eq!(std::fs::read(place.file("a")).expect("there"), b"hello");
 }
 
 #[test]
-fn a_file_that_was_cut_after_asking_in_vain_is_not_taken_for_the_whole() {
+fn a_file_that_was_cut_after_a_failed_refresh_is_not_taken_for_the_whole() {
     let (server, place) = (Files::start(), Place::new());
     let url = server.url("/a.bin");
     server.put("/a.bin", version("v1", 1_000));

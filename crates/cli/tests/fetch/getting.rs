@@ -1,4 +1,4 @@
-//! How files are asked for: redirects, logins, codings, proxies, rules.
+//! Requests for files: redirects, logins, codings, proxies, robots.txt.
 
 use std::io::Write as _;
 
@@ -28,7 +28,7 @@ fn j7_a_redirect_is_charged_to_the_host_it_leads_to() {
 }
 
 #[test]
-fn requests_say_who_asks_and_how_to_reach_them() {
+fn requests_have_a_user_agent_with_a_contact() {
     let (server, place) = (Files::start(), Place::new());
     server.put("/a", File::of("a"));
     server.put("/b", File::of("b"));
@@ -231,7 +231,7 @@ fn a_slow_head_is_waited_for() {
     assert_eq!(std::fs::read(place.file("a")).expect("there"), b"at last");
 }
 
-/// A certificate for 127.0.0.1 that only those trust who are told to.
+/// A self-signed certificate for 127.0.0.1.
 fn certificate(place: &Place) -> (Vec<u8>, Vec<u8>, std::path::PathBuf) {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_string()]).expect("made");
     let file = place.path().join("root.pem");

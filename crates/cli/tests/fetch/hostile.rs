@@ -1,4 +1,5 @@
-//! Servers that mean harm: a clear failure each, nothing outside the directory, memory bounded.
+//! Hostile servers: each gets a clear failure, writes nothing outside the directory, and cannot exhaust
+//! memory.
 
 use std::io::Write as _;
 
@@ -6,7 +7,7 @@ use paceline_mock::files::{Fault, File, Files, Framing, Response};
 
 use crate::{Ended, Place};
 
-/// What a run against a hostile server may take at most.
+/// The most memory of a run against a hostile server.
 const MOST_MEMORY: u64 = 150 << 20;
 
 /// Fetches `/x` from a server prepared like this; the run fails with this class, leaves nothing

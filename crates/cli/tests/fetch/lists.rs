@@ -1,4 +1,4 @@
-//! What to fetch, in all its forms, and what the files are called.
+//! Lists in all formats, and the names of files.
 
 use std::io::Write as _;
 use std::process::Stdio;
@@ -118,7 +118,7 @@ fn j3_mirrors_are_asked_one_after_another() {
 }
 
 #[test]
-fn a_file_that_is_there_and_not_ours_stays() {
+fn an_existing_file_that_was_not_fetched_is_kept() {
     let (server, place) = (server(), Place::new());
     std::fs::create_dir(place.path().join("files")).expect("made");
     std::fs::write(place.file("a"), "mine").expect("written");
@@ -227,7 +227,7 @@ fn a_list_with_unread_lines_is_not_replaced_by_its_failures() {
 }
 
 #[test]
-fn what_was_put_off_is_the_same_work_by_its_list_and_by_its_failures() {
+fn deferred_work_is_the_same_by_its_list_and_by_its_failures() {
     let (server, place) = (server(), Place::new());
     let list = place.list([server.url("/a"), server.url("/b"), server.url("/c/a")]);
     let slowly = ["-i", &list, "--every", "10s", "--deadline", "500ms", "--failed-out", "failed"];
@@ -239,7 +239,7 @@ fn what_was_put_off_is_the_same_work_by_its_list_and_by_its_failures() {
 }
 
 #[test]
-fn a_file_that_came_meanwhile_is_not_taken_for_the_one_that_was_put_off() {
+fn a_file_that_came_meanwhile_is_not_taken_for_the_deferred_one() {
     let (server, place) = (server(), Place::new());
     let list = place.list([server.url("/b"), server.url("/a")]);
     place.fetch(&["-i", &list, "--every", "10s", "--deadline", "500ms"]).exits(75);
@@ -268,7 +268,7 @@ fn b1_a_file_that_took_long_and_was_named_right_before_a_kill_is_there() {
 }
 
 #[test]
-fn a_run_does_what_it_is_told_and_not_what_another_left() {
+fn a_run_does_its_own_work_and_not_what_another_left() {
     let (server, place) = (server(), Place::new());
     let list = place.list([server.url("/a"), server.url("/b"), server.url("/hello")]);
     place.fetch(&["-i", &list, "--every", "10s", "--deadline", "300ms"]).exits(75);

@@ -1,4 +1,4 @@
-//! `paceline fetch` as its user runs it: the real program against real servers that misbehave.
+//! `paceline fetch`: the real program against real servers that misbehave.
 
 mod archive;
 mod changes;
@@ -15,11 +15,11 @@ use std::thread::JoinHandle;
 
 use paceline_mock::files::{Files, content};
 
-/// A busy machine holds one request up so much longer than the next, on its way to the server's
-/// stamp. Where a limit is not kept at all, requests come within a few milliseconds.
+/// How much longer a busy machine may delay one request than the next before the server records it.
+/// Without a limit, requests come within a few milliseconds.
 const HELD_UP: paceline::Span = paceline::Span::millis(40);
 
-/// What a stopwatch in the hand of the user would show.
+/// The time that a user would measure.
 #[expect(clippy::disallowed_methods, reason = "the program is measured from outside")]
 fn now() -> std::time::Instant {
     std::time::Instant::now()
@@ -66,17 +66,17 @@ impl Place {
         Running::of(self.command(arguments).spawn().expect("it runs"))
     }
 
-    /// As if what the tool has for itself were written long ago.
+    /// Makes the tool's own files look as if they were written long ago.
     fn make_old(&self, own: &[&str]) {
         let before = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_hours(1);
         for name in own {
             let file = std::fs::File::options().write(true).open(self.file(".paceline").join(name));
-            // A log that was tidied up is not there.
+            // The log may have been removed by a checkpoint.
             let _ = file.map(|file| file.set_modified(before));
         }
     }
 
-    /// The names of all files, ours left out.
+    /// The names of all files, without the tool's own.
     fn names(&self) -> Vec<String> {
         names_below(&self.path().join("files"))
     }
@@ -100,7 +100,7 @@ fn names_below(folder: &Path) -> Vec<String> {
     names
 }
 
-/// A run under way. What it prints is read at once: a full pipe would hold it up.
+/// A running command. Its output is read at once, because a full pipe would block it.
 struct Running {
     child: Child,
     printed: [JoinHandle<String>; 2],
@@ -137,13 +137,13 @@ impl Running {
     }
 }
 
-/// As Ctrl-C does.
+/// Sends SIGINT, as Ctrl-C does.
 fn interrupt(child: &Child) {
     let pid = rustix::process::Pid::from_child(child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it is there");
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 struct Ended {
     code: Option<i32>,

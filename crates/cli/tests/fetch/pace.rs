@@ -1,4 +1,4 @@
-//! Hosts set the pace: their limits, their anger, their silence.
+//! The pace of hosts: limits, throttling, failures, hangs.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use paceline_mock::files::{Fault, Files, OnConnect, Response};
 use crate::{Place, check_generated, generated};
 
 #[test]
-fn l1_a_host_that_allows_four_is_never_asked_by_more() {
+fn l1_a_host_never_has_more_requests_at_once_than_allowed() {
     let (server, place) = (Files::start(), Place::new());
     server.generate("/f/*", 2_000);
     server.on("*", Fault::Latency(Duration::from_millis(5)));
@@ -54,7 +54,7 @@ fn l6_retry_after_closes_the_host_and_costs_exactly_one_more_request_each() {
         let early = log.iter().filter(|entry| {
             entry.at > told_at + Span::millis(50) && entry.at < told_at + Span::millis(999)
         });
-        // Requests on their way when the answer came are no surprise; new ones are.
+        // Requests already in flight when the response came are fine; new ones are not.
         assert_eq!(early.count(), 0);
     }
 }
@@ -131,7 +131,7 @@ fn of_the_configuration_and_the_command_the_stricter_counts() {
 }
 
 #[test]
-fn r1_transient_failures_are_tried_again_and_final_ones_are_not() {
+fn r1_transient_failures_are_retried_and_final_ones_are_not() {
     let (server, place) = (Files::start(), Place::new());
     server.generate("/f/*", 100);
     server.on("/f/0", Fault::Respond(Response::status(500)).first(2));
@@ -140,7 +140,7 @@ fn r1_transient_failures_are_tried_again_and_final_ones_are_not() {
     server.on("/f/3", Fault::Respond(Response::status(404)));
     server.on("/f/4", Fault::Respond(Response::status(502)));
     let list = place.list(generated(&server, "f", 5));
-    // Which of them fail one after the other is left to chance: the host is not to rest for that.
+    // Several may fail in a row by chance: the host must not cool down for that.
     let lane = "[lanes.\"host:*\"]\nfail_after = 50\n";
     std::fs::write(place.path().join("paceline.toml"), lane).expect("written");
     let ended = place.fetch(&["-i", &list, "--retries", "2"]).exits(1);
@@ -189,7 +189,7 @@ fn p5_hung_hosts_delay_no_other_host_with_few_jobs_either() {
 }
 
 #[test]
-fn w1_the_users_own_pace_puts_nothing_off() {
+fn w1_the_users_own_pace_defers_nothing() {
     let (server, place) = (Files::start(), Place::new());
     server.generate("/f/*", 100);
     let list = place.list(generated(&server, "f", 3));

@@ -1,4 +1,4 @@
-//! Ctrl-C, kill -9, and going on afterwards.
+//! Ctrl-C, kill -9, and resuming afterwards.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
@@ -39,7 +39,7 @@ fn a_removed_file_is_fetched_again() {
 }
 
 #[test]
-fn b3_an_interrupted_run_says_how_to_go_on_and_the_next_one_does() {
+fn b3_an_interrupted_run_says_how_to_continue_and_the_next_one_does() {
     let (server, place) = (Files::start(), Place::new());
     server.generate("/f/*", 1 << 20);
     server.on("*", Fault::SlowBody(2 << 20));
@@ -99,7 +99,7 @@ fn kills(files: usize, size: usize, kills: usize) {
         server.wait_until(|log| log.len() >= goal);
         running.kill();
         let before = server.log().len();
-        // Whatever stands under its name now must not be asked for again.
+        // A file that has its final name now must not be requested again.
         complete.extend(place.names().into_iter().filter(|name| !name.starts_with('.')));
         again.push((before, complete.clone()));
     }
@@ -118,7 +118,7 @@ fn kills(files: usize, size: usize, kills: usize) {
 }
 
 #[test]
-fn b1_a_killed_segmented_download_goes_on() {
+fn b1_a_killed_segmented_download_is_resumed() {
     let (server, place) = (Files::start(), Place::new());
     let size = 64 << 20;
     server.generate("/f/*", size);

@@ -29,9 +29,9 @@ pub(super) struct Run {
 
 pub(super) async fn run(load: Load) -> anyhow::Result<Run> {
     let directory = tempfile::tempdir().context("no directory for a store")?;
-    let (tell, mut told) = unbounded_channel();
+    let (sender, mut receiver) = unbounded_channel();
     let (hangs, hung) = unbounded_channel();
-    let pace = engine(&directory.path().join("hung.db"), load, hangs, tell).start()?;
+    let pace = engine(&directory.path().join("hung.db"), load, hangs, sender).start()?;
     for lane in load.hung_lanes() {
         let jobs = (0..load.calls_each).map(|_| Job::new("hang", &()).on([&lane]));
         for accepted in pace.submit_all(jobs).await {
@@ -42,7 +42,7 @@ pub(super) async fn run(load: Load) -> anyhow::Result<Run> {
     let calls = CALLS / load.scale;
     let watch = Stopwatch::start();
     let submitted = submit(&pace, calls).await?;
-    let started = timeout(GIVE_UP, starts(calls, &mut told))
+    let started = timeout(GIVE_UP, starts(calls, &mut receiver))
         .await
         .context("a call on an idle lane did not start")??;
     let lap = watch.lap();
@@ -61,7 +61,7 @@ fn engine(
     file: &Path,
     load: Load,
     hangs: UnboundedSender<String>,
-    tell: UnboundedSender<(usize, Instant)>,
+    sender: UnboundedSender<(usize, Instant)>,
 ) -> Builder {
     let mut builder = Paceline::open(file)
         .worker("hang", move |call: Call| {
@@ -70,7 +70,7 @@ fn engine(
         })
         .worker("stamp", move |call: Call| {
             let at = now();
-            let sent = call.payload().map(|number| tell.send((number, at)));
+            let sent = call.payload().map(|number| sender.send((number, at)));
             async { sent.map_or_else(Err, |_| Outcome::done(true)) }
         });
     for lane in load.hung_lanes() {
@@ -116,11 +116,11 @@ async fn submit(pace: &Paceline, calls: usize) -> anyhow::Result<Vec<Submitted>>
 /// The start of each call, by number.
 async fn starts(
     calls: usize,
-    told: &mut UnboundedReceiver<(usize, Instant)>,
+    receiver: &mut UnboundedReceiver<(usize, Instant)>,
 ) -> anyhow::Result<Vec<Instant>> {
     let mut started = vec![None; calls];
     for _ in 0..calls {
-        let (number, at) = told.recv().await.context("the engine has ended")?;
+        let (number, at) = receiver.recv().await.context("the engine has ended")?;
         started[number] = Some(at);
     }
     started.into_iter().map(|at| at.context("a call started twice")).collect()

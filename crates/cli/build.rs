@@ -1,8 +1,8 @@
 //! The version that `paceline --version` prints: of the package, and of the commit it is built from.
 //!
-//! In a checkout git is asked. Without one, `PACELINE_COMMIT` and `SOURCE_DATE_EPOCH` say it, as a
-//! container's build has no `.git`. A published package, built without them, has the version alone.
-//! Changes that are not committed do not show: to notice them, every build would have to run this.
+//! In a checkout they come from git. Elsewhere they come from `PACELINE_COMMIT` and
+//! `SOURCE_DATE_EPOCH`, for example in a container's build, which has no `.git`. A published package
+//! has the version alone. Uncommitted changes are not shown: every build would have to run this.
 
 use std::env;
 use std::path::Path;
@@ -44,9 +44,9 @@ fn date(seconds: u64) -> String {
     format!("{:04}-{month:02}-{day:02}", cycle * 400 + year + turn)
 }
 
-/// The commit that is checked out, and its date. Sees to it that this runs again when that moves.
+/// The commit that is checked out, and its date. Makes cargo run this again when that changes.
 fn checked_out() -> Option<(String, Option<String>)> {
-    // A package that was unpacked inside of another repository is not of that repository's commit.
+    // The commit of a repository that a package was unpacked into is not the package's.
     if Path::new(".cargo_vcs_info.json").exists() {
         return None;
     }
@@ -61,8 +61,8 @@ fn checked_out() -> Option<(String, Option<String>)> {
     Some((commit.to_string(), Some(seconds.to_string())))
 }
 
-/// A branch that git has packed gets a file again at its next commit. Cargo takes a missing file for a
-/// change at every build, so until then the directory is watched in which it will appear.
+/// Makes cargo watch a branch. A packed branch has no file until its next commit, and cargo takes a
+/// missing file for a change at every build, so the directory is watched until then.
 fn watch(branch: &str) {
     if let Some(path) = Path::new(branch).ancestors().find(|path| path.exists()) {
         println!("cargo::rerun-if-changed={}", path.display());

@@ -64,7 +64,7 @@ pub struct Config {
     pub(crate) hidden: Vec<String>,
 }
 
-/// One lane, or a template for lanes whose names have a common prefix (L10).
+/// One lane, or a template for lanes whose names have a common prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneConfig {
     /// Its name; a template's ends in `*`.

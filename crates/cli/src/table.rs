@@ -37,7 +37,7 @@ pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|it| if it.is_control() { ' ' } else { it }).collect()
 }
 
-/// Words side by side, or a dash where there are none.
+/// Words separated by commas, or a dash if there are none.
 pub(crate) fn joined(words: impl Iterator<Item = String>) -> String {
     let words: Vec<String> = words.collect();
     if words.is_empty() { "-".to_string() } else { words.join(", ") }

@@ -27,7 +27,7 @@ pub struct Mistake {
     pub line: usize,
     /// The character in that line, from 1.
     pub column: usize,
-    /// One sentence.
+    /// The message, one sentence.
     pub what: String,
 }
 
@@ -287,7 +287,7 @@ impl<'a> Section<'a> {
     }
 }
 
-/// The table `table` that stands in an array under `path`.
+/// A section for a table that is not under a key of its own, as an element of an array, with `path`.
 pub(crate) fn element<'a>(path: &str, table: &'a DeTable<'a>) -> Section<'a> {
     Section { path: path.to_string(), table }
 }

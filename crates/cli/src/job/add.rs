@@ -35,7 +35,7 @@ pub(super) async fn add(
     for job in admitted {
         print_admission(job);
     }
-    form.list("jobs", admitted.to_vec(), numbers)?;
+    form.list("jobs", admitted.to_vec(), ids_of)?;
     if !client.runs_jobs() && admitted.iter().any(|job| job["job"].is_u64()) {
         say("no daemon is running: it waits until you start `paceline serve`");
     }
@@ -60,7 +60,7 @@ fn print_admission(admitted: &Value) {
     }
 }
 
-fn numbers(admitted: &[Value]) -> String {
+fn ids_of(admitted: &[Value]) -> String {
     lines(admitted.iter().filter_map(|job| job["job"].as_u64()))
 }
 

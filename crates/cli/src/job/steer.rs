@@ -51,8 +51,8 @@ pub(super) async fn retry(client: &Client, arguments: &Arguments) -> anyhow::Res
     if !client.runs_jobs() && !fresh.is_empty() {
         say("no daemon is running: it waits until you start `paceline serve`");
     }
-    let numbers = |jobs: &[Value]| lines(jobs.iter().map(|job| &job["job"]));
-    arguments.format.form.list("jobs", fresh, numbers)?;
+    let ids = |jobs: &[Value]| lines(jobs.iter().map(|job| &job["job"]));
+    arguments.format.form.list("jobs", fresh, ids)?;
     Ok(exit)
 }
 

@@ -1,4 +1,4 @@
-//! The sections of services and rosters (S1, S2).
+//! The sections of services and rosters.
 
 use jiff::tz::TimeZone;
 use paceline::services::{Roster, Service};

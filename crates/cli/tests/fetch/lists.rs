@@ -175,20 +175,20 @@ fn more_jobs_than_files_may_be_open_are_refused() {
 }
 
 #[test]
-fn wrong_usage_is_exit_two_and_says_what_is_right() {
+fn wrong_usage_is_exit_two_and_has_a_remedy() {
     is_usage(&[], "nothing to fetch");
-    is_usage(&["http://a/1", "http://a/2", "-o", "x"], "exactly one address");
+    is_usage(&["http://a/1", "http://a/2", "-o", "x"], "exactly one URL");
     is_usage(&["example.org/x"], "https://");
     is_usage(&["http://a/1", "--every", "soon"], "is not a span of time");
     is_usage(&["http://a/1", "--header", "nonsense"], "NAME: VALUE");
     is_usage(&["http://a/1", "--decode", "--warc", "w"], "cannot be used with");
     is_usage(&["-i", "no-such-list"], "no-such-list");
     is_usage(&["http://a/1", "--warc", "a/b"], "cannot name WARC files");
-    is_usage(&["http://a/1", "--per-host", "0"], "1 or more");
+    is_usage(&["http://a/1", "--per-host", "0"], "at least 1");
 }
 
 #[test]
-fn a_file_that_stands_there_is_known_by_its_addresses_or_by_its_checksum() {
+fn an_existing_file_is_recognised_by_its_urls_or_by_its_checksum() {
     let (server, place) = (server(), Place::new());
     place.fetch(&[&server.url("/hello")]).exits(0);
     let manifest = format!("{HELLO}  hello\n");

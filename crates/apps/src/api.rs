@@ -1,4 +1,4 @@
-//! The API of the daemon as tools see it: what a route is given, and what it returns.
+//! The API of the daemon as tools see it: the input and output of their routes.
 //!
 //! A tool's [`routes`](crate::Tool::routes) take a [`Handle`] as their state and return an
 //! [`ApiResult`]. The server nests them behind access control, bounds and the OpenAPI document.

@@ -44,7 +44,7 @@ pub struct Commands(Arc<RwLock<BTreeMap<String, (CommandTask, bool)>>>);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
     /// Not what a payload looks like.
-    #[error("the payload is not a command: {0}")]
+    #[error("the payload is not a valid command: {0}")]
     Form(String),
     /// Nobody configured it.
     #[error("no command named `{name}`: {known}")]
@@ -87,7 +87,7 @@ impl Wish {
     fn read(payload: &[u8]) -> Result<Wish, CommandError> {
         // A list of all fields in their order would be read as well, and never meant.
         if payload.trim_ascii_start().first() != Some(&b'{') {
-            return Err(CommandError::Form("it is no object".to_string()));
+            return Err(CommandError::Form("it is not an object".to_string()));
         }
         let wish: Wish = serde_json::from_slice(payload)
             .map_err(|error| CommandError::Form(error.to_string()))?;
@@ -235,13 +235,13 @@ mod tests {
             "no command named `crawl; rm -rf /`: there are `crawl`, `report`",
         );
         check(r#"{"command": "\u001b[2J"}"#, r"no command named `\u{1b}[2J`: there are");
-        check(r#"["crawl"]"#, "the payload is not a command: it is no object");
+        check(r#"["crawl"]"#, "the payload is not a valid command: it is not an object");
         check(
             r#"{"command": "crawl", "args": []}"#,
-            "the payload is not a command: unknown field `args`",
+            "the payload is not a valid command: unknown field `args`",
         );
-        check("{}", "the payload is not a command: missing field `command`");
-        check(r#"{"command": ["crawl"]}"#, "the payload is not a command: invalid type");
+        check("{}", "the payload is not a valid command: missing field `command`");
+        check(r#"{"command": ["crawl"]}"#, "the payload is not a valid command: invalid type");
     }
 
     #[test]

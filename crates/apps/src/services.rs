@@ -46,7 +46,7 @@ impl Tool for Services {
     }
 
     fn gauges(&self) -> &'static [(&'static str, &'static str)] {
-        &[(LAST_SUCCESS, "When a service last succeeded")]
+        &[(LAST_SUCCESS, "Time of the last success of a service")]
     }
 
     fn measure<'a>(&'a self, pace: &'a Paceline) -> BoxFuture<'a, Result<Vec<Sample>, Ended>> {

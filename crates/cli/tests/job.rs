@@ -299,7 +299,7 @@ fn mistakes_get_a_message_and_exit_two() {
     check(&["add", "--lane", "shop", "--json", "-"], "cannot be used with");
     check(&["add", "--json", "-", "--key", "k"], "cannot be used with");
     check(&["add", "--json", "missing"], "cannot read `missing`");
-    check(&["add", "--json", "-"], "the body is not what is expected here");
+    check(&["add", "--json", "-"], "invalid body");
     check(&["add", "--lane", "shop", "--path", "a"], "`path` must start with `/`");
     check(&["add", "--lane", "nope", "--path", "/"], "no lane named `nope`");
     check(&["add", "--lane", "shop", "--path", "/", "--delay", "3"], "write `3s`");

@@ -356,7 +356,7 @@ fn s3_services_that_go_wrong_in_any_way_stop_neither_their_roster_nor_another() 
     assert_eq!(why("fails"), "exit code 3: no luck");
     assert_eq!(why("killed"), "ended by signal 9");
     assert_eq!(why("strange"), "exit code 4: \u{fffd}\u{fffd} \u{1f996}");
-    assert_eq!(why("missing"), "no program `./not-there` in . that can be run");
+    assert_eq!(why("missing"), "no program `./not-there` in . that is executable");
     assert_eq!(why("hangs"), "not over in 300ms");
     assert_eq!((why("works"), why("other")), (String::new(), String::new()));
     let said = home.run(&["status", "strange", "--output"]);

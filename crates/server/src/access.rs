@@ -1,8 +1,8 @@
-//! Who may ask for what: hosts, origins, tokens and roles.
+//! Access control: hosts, origins, tokens and roles.
 //!
-//! A browser sends whatever a page tells it to, also to this machine: so a request names us by an
-//! address or by a name that we were given (else somebody's name may have been bent to point here),
-//! and comes from no other site.
+//! A browser sends requests that any page tells it to send, also to this machine. So a request must
+//! name the daemon by an address or a configured host name, which defeats DNS rebinding, and must
+//! not come from a page of another site.
 
 use std::net::IpAddr;
 
@@ -14,14 +14,14 @@ use subtle::ConstantTimeEq as _;
 
 use paceline_apps::api::{Caller, Problem, Role, TOKEN, shown};
 
-/// A token as it is kept: nobody can get the token back out of it.
+/// A token as the daemon keeps it: a digest, from which the token cannot be recovered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// What its owner is called.
+    /// The name of its owner.
     pub name: String,
     /// The SHA-256 of the token.
     pub sha256: [u8; 32],
-    /// What it allows.
+    /// Its role.
     pub role: Role,
 }
 
@@ -30,17 +30,17 @@ pub fn digest(token: &str) -> String {
     HEXLOWER.encode(&Sha256::digest(token.as_bytes()))
 }
 
-/// Who is let in.
+/// The clients that are admitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// Who may ask. Without any, everybody who can reach us may.
+    /// The tokens. Without any, every client that can connect is an administrator.
     pub tokens: Vec<Token>,
-    /// Names, beside addresses and `localhost`, under which we are reached.
+    /// Host names of the daemon, besides IP addresses and `localhost`.
     pub hosts: Vec<String>,
 }
 
 impl Access {
-    /// Who asks, if it may.
+    /// Identifies the caller of a request, or refuses it.
     pub(crate) fn admit(
         &self,
         method: &Method,
@@ -49,7 +49,7 @@ impl Access {
     ) -> Result<Caller, Problem> {
         self.check_host(uri, headers)?;
         check_origin(headers)?;
-        // Whether it is alive and ready is no secret, and those who ask have no token.
+        // Liveness and readiness are no secrets, and probes have no token.
         if matches!(uri.path(), "/livez" | "/readyz") {
             return Ok(Caller { name: "probe".into(), role: Role::Read, said_in: None });
         }
@@ -57,7 +57,7 @@ impl Access {
         let caller = self.caller(headers)?;
         if caller.role < needed {
             let (has, needs) = (caller.role.name(), needed.name());
-            let detail = format!("this token may `{has}`, and this needs `{needs}`");
+            let detail = format!("the role of this token is `{has}`; this request needs `{needs}`");
             return Err(Problem::new(StatusCode::FORBIDDEN, "role", detail));
         }
         Ok(caller)
@@ -68,7 +68,7 @@ impl Access {
         let host = match (named.next(), named.next(), uri.authority()) {
             (Some(host), None, _) => host.to_str().unwrap_or_default(),
             (None, None, Some(authority)) => authority.as_str(),
-            _ => return Err(Problem::malformed("a request has one `Host`")),
+            _ => return Err(Problem::malformed("a request needs exactly one `Host` header")),
         };
         let name = bare(host);
         let known = name.eq_ignore_ascii_case("localhost")
@@ -97,18 +97,19 @@ impl Access {
                 return Ok(Caller { name: owner, role, said_in: Some(name) });
             }
         }
-        let detail = "a token is needed: `Authorization: Bearer TOKEN`, or `Paceline-Token`";
+        let detail =
+            "missing or invalid token: send `Authorization: Bearer TOKEN`, or `Paceline-Token`";
         Err(Problem::new(StatusCode::UNAUTHORIZED, "token", detail))
     }
 
-    /// The token that a header says, in whichever form. Every token is compared, each in constant
-    /// time: how long it takes says nothing.
+    /// The token that a header holds, in any of its forms. All tokens are compared, each in constant
+    /// time, so that timing reveals nothing.
     fn find(&self, said: &str) -> Option<&Token> {
         let given = match said.split_once(' ') {
             Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim().into(),
             Some((scheme, login)) if scheme.eq_ignore_ascii_case("basic") => {
                 let login = BASE64.decode(login.trim().as_bytes()).ok()?;
-                // Programs that know only addresses: `http://TOKEN@host/to/...`.
+                // For clients that take only a URL: `http://TOKEN@host/to/...`.
                 let text = String::from_utf8(login).ok()?;
                 let (name, password) = text.split_once(':')?;
                 if password.is_empty() { name.to_string() } else { password.to_string() }
@@ -135,7 +136,7 @@ fn bare(host: &str) -> &str {
     host.rsplit_once(':').map_or(host, |(name, _)| name)
 }
 
-/// Refuses what a page of another site makes a browser send.
+/// Refuses requests that a page of another site made a browser send.
 fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let site = text(HeaderName::from_static("sec-fetch-site"));
@@ -152,7 +153,7 @@ fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     Ok(())
 }
 
-/// What a request needs.
+/// The role that a request needs.
 fn needed(method: &Method, path: &str) -> Role {
     let api = path.strip_prefix("/api/v1").unwrap_or(path);
     let resets =
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_was_bent_to_point_here_is_not_ours() {
+    fn a_foreign_host_name_that_points_here_is_refused() {
         let open = access(&[]);
         for host in ["127.0.0.1:7400", "[::1]:7400", "localhost:7400", "LOCALHOST", "pace.example"]
         {
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_other_sites_are_refused_whatever_they_ask() {
+    fn requests_from_pages_of_other_sites_are_refused() {
         let (open, host) = (access(&[]), ("host", "127.0.0.1:7400"));
         let asks = |header| [host, header];
         for what in ["GET /to/shop/x", "POST /api/v1/jobs", "GET /api/v1/events"] {
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_opens_what_its_role_allows_and_nothing_else() {
+    fn a_token_allows_the_requests_of_its_role_and_no_others() {
         let access = access(&[("r", Role::Read), ("o", Role::Operate), ("a", Role::Admin)]);
         let with = |header| [("host", "localhost"), header];
         check(&access, "GET /api/v1/jobs", &[("host", "localhost")], "401");

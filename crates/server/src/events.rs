@@ -1,4 +1,4 @@
-//! The event stream: server-sent events with numbers that survive restarts.
+//! The event stream: server-sent events, with numbers that survive restarts.
 
 use std::convert::Infallible;
 
@@ -24,25 +24,26 @@ use paceline_apps::api::{ApiResult, Problem};
 /// Events that are read from the store at once.
 const PAGE: usize = 500;
 
-/// Where a stream begins.
+/// The start of a stream.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct From {
-    /// After this event, for clients that cannot send `Last-Event-ID`.
+    /// Start after this event; for clients that cannot send `Last-Event-ID`.
     after: Option<u64>,
 }
 
-/// What happens, as it happens.
+/// Streams events.
 ///
 /// Server-sent events: `accepted`, `started`, `settled`, `finished` and `closed`, each with a number
-/// in `id`, told after it is durable. `lane` shows how a lane stands, at most twice a second and
-/// without a number. A stream begins with `ready`. With `Last-Event-ID` it begins where that client
-/// left; `resync` says that events in between are no longer kept: ask for what you need, and go on.
+/// in `id`, sent after it is durable. `lane` is the state of a lane, sent at most twice a second and
+/// without a number. A stream begins with `ready`. With `Last-Event-ID` it continues after that
+/// event. `resync` means that some events in between are no longer kept: read the current state from
+/// the API, then continue.
 #[utoipa::path(
     get, path = "/events", tag = "events",
-    params(From, ("Last-Event-ID" = Option<u64>, Header, description = "The last event that was heard")),
-    responses((status = 200, description = "A stream without end", body = String, content_type = "text/event-stream")),
+    params(From, ("Last-Event-ID" = Option<u64>, Header, description = "The number of the last event that the client received")),
+    responses((status = 200, description = "An endless stream of events", body = String, content_type = "text/event-stream")),
 )]
 pub(crate) async fn events(
     State(shared): State<Shared>,
@@ -55,17 +56,17 @@ pub(crate) async fn events(
     let heard = match headers.get("last-event-id") {
         Some(id) => {
             let id = id.to_str().ok().and_then(|id| id.trim().parse::<u64>().ok());
-            Some(id.ok_or_else(|| Problem::malformed("`Last-Event-ID` is a whole number"))?)
+            Some(id.ok_or_else(|| Problem::malformed("`Last-Event-ID` must be a whole number"))?)
         }
         None => from.after,
     };
-    // Listening begins before the store is read: nothing falls in between.
+    // Subscribe before reading the store, so that no event falls in between.
     let live = shared.hub.listen();
     let (_, next) = shared.pace.kept_events(u64::MAX >> 1, 1).await?;
     let last = next.saturating_sub(1);
     let mut listener = Listener { shared, live, heard: last, caught_up: true, hello: None };
     match heard {
-        // From another store, or from before a restore: nothing fits together any more.
+        // A number from another store, or from before a restore.
         Some(heard) if heard > last => listener.hello = Some(resync(last)),
         Some(heard) => (listener.heard, listener.caught_up) = (heard, false),
         None => listener.hello = Some(format!("id: {last}\nevent: ready\ndata: {{}}\n\n").into()),
@@ -82,13 +83,13 @@ fn resync(last: u64) -> Bytes {
     format!("id: {last}\nevent: resync\ndata: {{\"last\":{last}}}\n\n").into()
 }
 
-/// One who listens.
+/// One subscriber.
 pub(crate) struct Listener {
     shared: Shared,
     live: broadcast::Receiver<Frame>,
-    /// The last event that was told.
+    /// The last event that was sent.
     heard: u64,
-    /// Whether all that is in the store was told.
+    /// Whether all stored events were sent.
     caught_up: bool,
     hello: Option<Bytes>,
 }
@@ -101,7 +102,7 @@ impl Listener {
         })
     }
 
-    /// What is told next; nothing when the engine has ended.
+    /// The next bytes to send; `None` when the engine has ended.
     pub(crate) async fn next(&mut self) -> Option<Bytes> {
         if let Some(hello) = self.hello.take() {
             return Some(hello);
@@ -126,14 +127,14 @@ impl Listener {
                     }
                     return Some(words(events.iter().filter(|event| event.id > heard)).into());
                 }
-                // It fell behind: the store knows the rest.
+                // It fell behind: the rest comes from the store.
                 Err(RecvError::Lagged(_)) => self.caught_up = false,
                 Err(RecvError::Closed) => return None,
             }
         }
     }
 
-    /// A page of what was missed, or what to say if it is gone.
+    /// A page of missed events, or a `resync` if they are no longer kept.
     async fn catch_up(&mut self) -> Option<Option<Bytes>> {
         let (events, next) = self.shared.pace.kept_events(self.heard, PAGE).await.ok()?;
         let last = next.saturating_sub(1);

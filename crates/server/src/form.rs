@@ -1,4 +1,4 @@
-//! Jobs as callers ask for them.
+//! Job requests, as callers send them.
 
 use paceline::jobs::OnDuplicate;
 use paceline::{Job, Priority};
@@ -9,61 +9,62 @@ use utoipa::ToSchema;
 use crate::kinds::Kinds;
 use paceline_apps::api::{PriorityWord, Problem};
 
-/// Jobs in one request.
+/// Jobs in one request at most.
 pub(crate) const MOST_JOBS: usize = 10_000;
 
-/// What to do, where, and on which terms. Spans are written like `90s` or `1h30m`.
+/// A job to submit. Spans are written like `90s` or `1h30m`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = JobRequest)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct JobForm {
-    /// Who runs it: `http` or `command`.
+    /// The kind of the job: `http` or `command`.
     #[schema(example = "http")]
     kind: String,
-    /// The lanes that are asked, all together. Either these or `stages`.
+    /// The lanes to ask, all at once. Give either `lanes` or `stages`.
     #[schema(example = json!(["shop"]))]
     lanes: Option<Vec<String>>,
-    /// Lanes that are asked stage by stage: the next only if the one before settled nothing.
+    /// Lanes to ask stage by stage: a stage starts only if the one before did not settle the job.
     stages: Option<Vec<Vec<String>>>,
-    /// For the worker. Of `http`: a request, as `HttpPayload` describes it. Of `command`:
+    /// The input of the worker. For `http`: a request, as `HttpPayload` describes it. For `command`:
     /// `{"command": "NAME", "input": ...}`.
     #[schema(value_type = Option<Object>, example = json!({"method": "GET", "path": "/item/1"}))]
     payload: Option<Box<RawValue>>,
     #[schema(value_type = Option<PriorityWord>)]
     priority: Option<Priority>,
-    /// Jobs with this key are the same work, as long as one of them is unfinished.
+    /// Unfinished jobs with the same key are the same work.
     key: Option<String>,
-    /// The same, among jobs that are not yet due.
+    /// Like `key`, among jobs that are not yet due.
     schedule_key: Option<String>,
-    /// What becomes of it if the same work is under way: it joins if it is not said.
+    /// What to do if an unfinished job has the same key. Default: `join`.
     #[schema(value_type = Option<OnDuplicateWord>)]
     on_duplicate: Option<OnDuplicate>,
-    /// Answers are kept and found under this key, lane by lane.
+    /// The key under which results are cached, lane by lane.
     cache_key: Option<String>,
-    /// Tenants take turns.
+    /// The tenant. Tenants take turns at the same priority.
     tenant: Option<String>,
-    /// What one attempt costs in every window.
+    /// The cost of one attempt in every window. Default: 1.
     #[schema(minimum = 1)]
     cost: Option<u32>,
-    /// Skips lanes that stay closed for longer.
+    /// Skips a call whose lane stays closed for longer than this.
     #[schema(example = "60s")]
     max_wait: Option<String>,
-    /// Skips calls that have not started so long after joining the queue.
+    /// Skips a call that has not started this long after it joined the queue.
     start_within: Option<String>,
-    /// Reports what it has after so long.
+    /// The time after which the job is reported as it stands.
     #[schema(example = "5m")]
     deadline: Option<String>,
-    /// Starts so long after its submission.
+    /// Starts the job this long after its submission.
     delay: Option<String>,
-    /// Requests in all, if they fail.
+    /// Attempts per call at most, the first included.
     #[schema(minimum = 1)]
     attempts: Option<u16>,
-    /// Whether every lane is asked, or only until one settles the question.
+    /// `all`: ask every lane. `conclusive`: stop at the first conclusive outcome.
     #[schema(value_type = Option<UntilWord>)]
     until: Option<Until>,
 }
 
-/// What becomes of a second job with the same key.
+/// What to do with a second job of the same key: join the first, refuse the second, or replace the
+/// payload of the first.
 #[derive(ToSchema)]
 #[schema(rename_all = "lowercase")]
 #[expect(dead_code, reason = "it is only described")]
@@ -73,7 +74,7 @@ pub(crate) enum OnDuplicateWord {
     Replace,
 }
 
-/// When a job has its answer.
+/// When a job is finished: after all lanes, or after the first conclusive outcome.
 #[derive(ToSchema)]
 #[schema(rename_all = "lowercase")]
 #[expect(dead_code, reason = "it is only described")]
@@ -90,19 +91,19 @@ enum Until {
 }
 
 impl JobForm {
-    /// The job that is meant, if it can be.
+    /// The job that this form describes, or the problem with it.
     pub(crate) fn job(self, kinds: &Kinds) -> Result<Job, Problem> {
         let stages = match (self.lanes, self.stages) {
             (Some(lanes), None) => vec![lanes],
             (None, Some(stages)) => stages,
             (Some(_), Some(_)) => {
-                return Err(Problem::unprocessable("name either `lanes` or `stages`"));
+                return Err(Problem::unprocessable("give either `lanes` or `stages`, not both"));
             }
             (None, None) => Vec::new(),
         };
         if stages.is_empty() || stages.iter().any(Vec::is_empty) {
             return Err(Problem::no_lanes(
-                "name at least one lane in `lanes`, or in each of `stages`",
+                "give at least one lane in `lanes`, or in each of `stages`",
             ));
         }
         let payload = self.payload.as_deref().map_or("null", RawValue::get);

@@ -1,4 +1,4 @@
-//! The whole at a glance: figures, metrics, alive, ready.
+//! Health: a summary, metrics, liveness and readiness.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use utoipa::ToSchema;
 use crate::server::Shared;
 use paceline_apps::api::{ApiResult, Problem};
 
-/// An engine that takes longer to answer is not ready.
+/// An engine that takes longer to respond is not ready.
 const READY_WITHIN: Duration = Duration::from_secs(2);
 
-/// Ten figures.
+/// Counts of jobs, calls and lanes.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Summary)]
 pub(crate) struct Figures {
@@ -25,18 +25,18 @@ pub(crate) struct Figures {
     jobs: usize,
     /// Calls in the queues of lanes.
     waiting: usize,
-    /// Attempts under way.
+    /// Attempts in flight.
     running: usize,
     /// Jobs that are due later.
     due: usize,
-    /// Calls that nobody here can run.
+    /// Calls whose lane or kind is not configured.
     parked: usize,
     lanes: usize,
-    /// Lanes that their service, or its failures, closed.
+    /// Lanes in a cooldown, which their upstream or its failures caused.
     cooling: usize,
-    /// Lanes that were stopped by hand.
+    /// Lanes that an operator paused.
     paused: usize,
-    /// Jobs that were ever accepted.
+    /// Jobs accepted since the store was made.
     accepted: u64,
     /// The number of the last event.
     events: u64,
@@ -59,16 +59,16 @@ impl From<Summary> for Figures {
     }
 }
 
-/// Ten figures.
+/// Shows counts of jobs, calls and lanes.
 #[utoipa::path(
     get, path = "/summary", tag = "health",
-    responses((status = 200, description = "How much there is of everything", body = Figures)),
+    responses((status = 200, description = "The counts", body = Figures)),
 )]
 pub(crate) async fn summary(State(shared): State<Shared>) -> ApiResult<Json<Figures>> {
     Ok(Json(shared.pace.summary().await?.into()))
 }
 
-/// Figures as Prometheus reads them.
+/// Metrics in Prometheus text format.
 #[utoipa::path(
     get, path = "/metrics", tag = "health",
     responses((status = 200, description = "Prometheus text", body = String, content_type = "text/plain")),
@@ -79,31 +79,31 @@ pub(crate) async fn metrics(State(shared): State<Shared>) -> ApiResult<Response>
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }
 
-/// Alive: this process answers.
+/// Liveness: the process responds.
 #[utoipa::path(
     get, path = "/livez", tag = "health",
-    responses((status = 200, description = "It answers", body = String, content_type = "text/plain")),
+    responses((status = 200, description = "The process responds", body = String, content_type = "text/plain")),
 )]
 pub(crate) async fn livez() -> &'static str {
     "ok\n"
 }
 
-/// Ready: the engine takes work.
+/// Readiness: the engine accepts work.
 #[utoipa::path(
     get, path = "/readyz", tag = "health",
     responses(
-        (status = 200, description = "It takes work", body = String, content_type = "text/plain"),
-        (status = 503, description = "It does not, or not now", body = Problem),
+        (status = 200, description = "The engine accepts work", body = String, content_type = "text/plain"),
+        (status = 503, description = "The engine is stopping, or does not respond", body = Problem),
     ),
 )]
 pub(crate) async fn readyz(State(shared): State<Shared>) -> ApiResult<&'static str> {
     let unready = |detail: &str| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", detail);
     if shared.stopping() {
-        return Err(unready("it is stopping"));
+        return Err(unready("the daemon is stopping"));
     }
     let summary = tokio::time::timeout(READY_WITHIN, shared.pace.summary()).await;
     match summary {
         Ok(answer) => answer.map(|_| "ok\n").map_err(Problem::from),
-        Err(_) => Err(unready("the engine does not answer in time")),
+        Err(_) => Err(unready("the engine does not respond in time")),
     }
 }

@@ -1,7 +1,7 @@
-//! The hub: what happened, heard once, and told to everybody who listens: subscribers, meters, log.
+//! The hub: receives each event once, and passes it to subscribers, metrics and the log.
 //!
-//! Each event is put into words once, however many listen, and whoever is slow holds up nobody: a
-//! listener that falls behind reads the rest from the store.
+//! Each event is formatted once for all subscribers. A slow subscriber delays no other: one that
+//! falls behind reads the rest from the store.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -23,24 +23,24 @@ use crate::server::word;
 use crate::view::LaneShown;
 use paceline_apps::api::{stamp, wall};
 
-/// Frames that a listener may fall behind before it has to read the store.
+/// Frames by which a subscriber may fall behind before it reads from the store.
 const MOST_BEHIND: usize = 1_024;
-/// Gauges come at most this often.
+/// The shortest time between two frames of gauges.
 const GAUGES_EVERY: Duration = Duration::from_millis(500);
-/// Lanes in one frame of gauges; the rest comes with the next.
+/// Lanes in one frame of gauges; the rest follows in the next.
 const MOST_GAUGES: usize = 500;
-/// A listener that hears nothing for so long hears that.
+/// The time without events after which subscribers get a comment, which keeps connections alive.
 const SILENCE: Duration = Duration::from_secs(20);
 
-/// What is sent to listeners at once.
+/// Bytes that go to all subscribers at once.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
-    /// The events in it; none in gauges and silence.
+    /// The events in it; `None` for gauges and comments.
     pub(crate) events: Option<Arc<[Numbered]>>,
     pub(crate) bytes: Bytes,
 }
 
-/// Where listeners come.
+/// Distributes frames to subscribers.
 #[derive(Clone, Debug)]
 pub(crate) struct Hub {
     frames: broadcast::Sender<Frame>,
@@ -56,11 +56,11 @@ impl Hub {
     }
 
     fn send(&self, events: Option<Arc<[Numbered]>>, bytes: impl Into<Bytes>) {
-        // Nobody listens: that is fine.
+        // An error means that there is no subscriber, which is no problem.
         let _ = self.frames.send(Frame { events, bytes: bytes.into() });
     }
 
-    /// Tells everything, until the engine ends.
+    /// Passes events on until the engine ends.
     pub(crate) async fn run(&self, pace: &Paceline, meters: &Meters) {
         let mut kept = pace.numbered_events();
         let mut gauges = Gauges::default();
@@ -73,7 +73,7 @@ impl Hub {
                         gauges.dirty = true;
                     }
                     Err(RecvError::Lagged(turns)) => {
-                        tracing::warn!(turns, "events came faster than they were told: the log has a gap");
+                        tracing::warn!(turns, "the event subscriber fell behind: the log has a gap");
                     }
                     Err(RecvError::Closed) => return,
                 },
@@ -105,7 +105,7 @@ impl Hub {
     }
 }
 
-/// Lanes as they were last shown.
+/// Lanes as they were last sent.
 #[derive(Default)]
 struct Gauges {
     dirty: bool,
@@ -114,7 +114,7 @@ struct Gauges {
 }
 
 impl Gauges {
-    /// Resolves when something happened and it is time to show it.
+    /// Resolves when gauges may have changed and the next frame is due.
     async fn due(&self) {
         if !self.dirty {
             return std::future::pending().await;
@@ -124,18 +124,18 @@ impl Gauges {
         }
     }
 
-    /// The lanes that have changed, in the words of the stream; nothing from an engine that ended.
+    /// The lanes that have changed, as text of the stream; `None` if the engine has ended.
     async fn look(&mut self, pace: &Paceline) -> Option<String> {
         self.shown_at = Some(Instant::now());
         let mut text = String::new();
         let mut told = 0;
         let lanes = pace.lanes().await.ok()?;
         if self.shown.len() > lanes.len() {
-            // Some are gone: they are forgotten, and the rest is shown anew.
+            // Some lanes are gone: forget all, and send the rest anew.
             self.shown.clear();
         }
         for lane in lanes {
-            // When an open lane opens is always now: that alone is no news.
+            // The `open_at` of an open lane is always now: that alone is no change.
             let same = |before: &LaneStatus| {
                 let open_at = if lane.why_closed.is_some() { lane.open_at } else { before.open_at };
                 *before == LaneStatus { open_at, ..lane.clone() }
@@ -156,7 +156,7 @@ impl Gauges {
     }
 }
 
-/// Events in the words of the stream.
+/// Events as text of the stream.
 pub(crate) fn words<'a>(events: impl IntoIterator<Item = &'a Numbered>) -> String {
     let mut text = String::new();
     for event in events {
@@ -201,7 +201,7 @@ fn data(event: &Numbered) -> Value {
     data
 }
 
-/// One line per change of state.
+/// Logs one line per event.
 fn log(event: &Numbered) {
     let id = event.id;
     match &event.what {

@@ -1,4 +1,4 @@
-//! Jobs: looked at, withdrawn, tried again.
+//! Jobs: list, show, cancel and retry.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,41 +22,41 @@ use paceline_apps::api::JobDoc;
 use paceline_apps::api::{Admitted, WhyView, whys};
 use paceline_apps::api::{ApiResult, Problem, not_retried};
 
-/// Jobs of one page, unless it is said.
+/// Jobs of one page by default.
 const PAGE: usize = 100;
 /// Jobs of one page at most.
 const LARGEST_PAGE: usize = 1_000;
-/// Questions that are asked for one page, so that it is seldom empty.
+/// Queries for one page at most, so that a page is seldom empty.
 const MOST_LOOKS: usize = 25;
 
-/// Which jobs are listed.
+/// Filters and order of a list of jobs.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Wanted {
-    /// In this state.
+    /// Only jobs in this state.
     #[param(value_type = Option<paceline_apps::api::StateWord>)]
     state: Option<JobState>,
-    /// With a call on this lane.
+    /// Only jobs with a call on this lane.
     lane: Option<String>,
-    /// Of this kind.
+    /// Only jobs of this kind.
     kind: Option<String>,
-    /// With this key: the newest finished one and the unfinished one.
+    /// Only jobs with this key: the newest finished one and the unfinished one.
     key: Option<String>,
-    /// Of this tenant.
+    /// Only jobs of this tenant.
     tenant: Option<String>,
-    /// Which come first: `oldest` if it is not said.
+    /// The order. Default: `oldest` first.
     #[serde(default)]
     #[param(inline)]
     order: Order,
-    /// `next` of the page before, with the same `order`.
+    /// The `next` of the previous page, with the same `order`.
     cursor: Option<u64>,
-    /// Jobs of one page: 100 if it is not said.
+    /// Jobs per page. Default: 100.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
 }
 
-/// Which jobs come first.
+/// The order of a list of jobs.
 #[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum Order {
@@ -66,7 +66,7 @@ enum Order {
 }
 
 impl Order {
-    /// Where a list begins, or goes on.
+    /// The cursor from which a page is read.
     fn from(self, last: Option<JobId>) -> Cursor {
         match self {
             Order::Oldest => last.into(),
@@ -83,11 +83,11 @@ pub(crate) struct Page {
 
 /// Lists jobs.
 ///
-/// By their numbers, without the values of answers. A page may be short though
-/// there is a next one.
+/// In the order of their numbers, without the values of their calls. A page may have fewer jobs than
+/// `limit` although `next` is set.
 #[utoipa::path(
     get, path = "/jobs", tag = "jobs", params(Wanted),
-    responses((status = 200, description = "A page", body = JobPage)),
+    responses((status = 200, description = "A page of jobs", body = JobPage)),
 )]
 pub(crate) async fn list(
     State(shared): State<Shared>,
@@ -97,7 +97,7 @@ pub(crate) async fn list(
     let pace = &shared.pace;
     let most = wanted.limit.unwrap_or(PAGE);
     if !(1..=LARGEST_PAGE).contains(&most) {
-        return Err(Problem::malformed(format!("`limit` is from 1 to {LARGEST_PAGE}")));
+        return Err(Problem::malformed(format!("`limit` must be from 1 to {LARGEST_PAGE}")));
     }
     let filter = Filter {
         state: wanted.state,
@@ -126,23 +126,23 @@ pub(crate) async fn list(
     Ok(Json(Page { jobs, next: next.map(|job| job.0) }))
 }
 
-/// Reads a number of a path.
+/// Parses a number from a path.
 pub(crate) fn number(text: &str) -> ApiResult<u64> {
-    // Beyond what the store can count there is no job.
+    // The store counts with signed 64 bits: no job has a larger number.
     let number = text.parse::<u64>().ok().filter(|number| i64::try_from(*number).is_ok());
-    number.ok_or_else(|| Problem::malformed("it is known by a whole number"))
+    number.ok_or_else(|| Problem::malformed("the id must be a whole number"))
 }
 
-/// One job: its report, or how it stands and why it waits.
+/// Shows one job: its report, or its state and why it waits.
 #[utoipa::path(
     get, path = "/jobs/{id}", tag = "jobs",
     params(
-        ("id" = u64, Path, description = "Its number", minimum = 1),
-        ("Prefer" = Option<String>, Header, description = "`wait=30` holds the response until the job is finished, at most so many seconds"),
+        ("id" = u64, Path, description = "The job's number", minimum = 1),
+        ("Prefer" = Option<String>, Header, description = "`wait=30` holds the response until the job is finished, for at most 30 seconds"),
     ),
     responses(
         (status = 200, description = "The job", body = JobDoc),
-        (status = 202, description = "The job as it is after the preferred wait: it is not finished", body = JobDoc),
+        (status = 202, description = "The job is not finished after the preferred wait", body = JobDoc),
         (status = 404, description = "No such job", body = Problem),
     ),
 )]
@@ -159,7 +159,7 @@ pub(crate) async fn show(
         && view.stored.report.is_none()
     {
         view = match finished_within(&shared, id, wait).await? {
-            // The report itself, not another look: the engine may have stopped right after it.
+            // Use this report and do not read the job again: the engine may have stopped since.
             Some(report) => {
                 let (state, report) = (report.state, Some(Report::clone(&report)));
                 JobView { state, why: Vec::new(), stored: StoredJob { report, ..view.stored } }
@@ -175,7 +175,7 @@ pub(crate) async fn show(
     Ok(response)
 }
 
-/// The report of an unfinished job, if it comes in time.
+/// The report of an unfinished job, if it finishes in time.
 async fn finished_within(
     shared: &Shared,
     id: u64,
@@ -194,16 +194,16 @@ async fn job(shared: &Shared, id: u64) -> ApiResult<JobView> {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Whys {
     job: u64,
-    /// By call; empty if none waits.
+    /// One entry per waiting call.
     why: Vec<WhyView>,
 }
 
-/// Why the calls of a job wait, until when, and behind how many.
+/// Explains why the calls of a job wait, until when, and behind how many calls.
 #[utoipa::path(
     get, path = "/jobs/{id}/why", tag = "jobs",
-    params(("id" = u64, Path, description = "Its number", minimum = 1)),
+    params(("id" = u64, Path, description = "The job's number", minimum = 1)),
     responses(
-        (status = 200, description = "Each call that waits", body = Whys),
+        (status = 200, description = "The waiting calls", body = Whys),
         (status = 404, description = "No such job", body = Problem),
     ),
 )]
@@ -216,11 +216,11 @@ pub(crate) async fn why(
     Ok(Json(Whys { job: id, why: whys(&shared.pace, &view.why) }))
 }
 
-/// What became of the wish to cancel.
+/// The effect of a cancellation.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Withdrawn {
     job: u64,
-    /// `job`: it is cancelled. `caller`: others still wait for it.
+    /// `job`: the job is cancelled. `caller`: other callers still wait for it, so it continues.
     #[schema(value_type = WithdrawnWord)]
     cancelled: &'static str,
 }
@@ -233,16 +233,17 @@ pub(crate) enum WithdrawnWord {
     Caller,
 }
 
-/// Withdraws from a job.
+/// Cancels a job.
 ///
-/// The last caller to do so cancels it: what waits is over, what runs is ended.
+/// A job with several callers is cancelled when the last of them cancels it. Its waiting calls then
+/// end, and its running calls are aborted.
 #[utoipa::path(
     post, path = "/jobs/{id}/cancel", tag = "jobs",
-    params(("id" = u64, Path, description = "Its number", minimum = 1)),
+    params(("id" = u64, Path, description = "The job's number", minimum = 1)),
     responses(
-        (status = 200, description = "It is done", body = Withdrawn),
+        (status = 200, description = "The job is cancelled, or this caller has left it", body = Withdrawn),
         (status = 404, description = "No such job", body = Problem),
-        (status = 409, description = "It is finished", body = Problem),
+        (status = 409, description = "The job is already finished", body = Problem),
     ),
 )]
 pub(crate) async fn cancel(
@@ -255,7 +256,7 @@ pub(crate) async fn cancel(
         Cancelled::Detached => "caller",
         Cancelled::Unknown => return Err(Problem::no_job(id)),
         Cancelled::Finished => {
-            let detail = format!("job {id} is finished: there is nothing to cancel");
+            let detail = format!("job {id} is already finished");
             let problem = Problem::new(StatusCode::CONFLICT, "finished", detail);
             return Err(problem.about_job(JobId(id)));
         }
@@ -263,16 +264,16 @@ pub(crate) async fn cancel(
     Ok(Json(Withdrawn { job: id, cancelled }))
 }
 
-/// Tries a finished job again, for the lanes that gave no answer: a new job.
+/// Retries a finished job: submits a new job for the lanes without a result.
 #[utoipa::path(
     post, path = "/jobs/{id}/retry", tag = "jobs",
-    params(("id" = u64, Path, description = "Its number", minimum = 1)),
+    params(("id" = u64, Path, description = "The job's number", minimum = 1)),
     responses(
         (status = 202, description = "The new job", body = Admissions),
         (status = 404, description = "No such job", body = Problem),
-        (status = 409, description = "It is not finished, or nothing failed", body = Problem),
-        (status = 422, description = "It can no longer be accepted as it was", body = Problem),
-        (status = 503, description = "No room: try again after `Retry-After`; without one, no moment is known", body = Problem),
+        (status = 409, description = "The job is not finished, or every lane has a result", body = Problem),
+        (status = 422, description = "The job is no longer valid", body = Problem),
+        (status = 503, description = "No room: retry after `Retry-After`; without that header the moment is unknown", body = Problem),
     ),
 )]
 pub(crate) async fn retry(
@@ -283,7 +284,7 @@ pub(crate) async fn retry(
     let view = job(&shared, id).await?;
     let kind = &view.stored.record.spec.kind;
     if !shared.kinds.submitted().any(|(name, _)| name == &**kind) {
-        let detail = format!("job {id} is of the kind `{kind}`, done once: ask for it anew");
+        let detail = format!("jobs of the kind `{kind}` cannot be retried: submit a new one");
         return Err(Problem::new(StatusCode::CONFLICT, "once", detail).about_job(JobId(id)));
     }
     let admission = shared.pace.retry(JobId(id)).await.map_err(|error| not_retried(&error))?;

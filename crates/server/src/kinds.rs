@@ -1,4 +1,4 @@
-//! The kinds of jobs behind the API: those of the tools, and permits.
+//! The kinds of jobs that the daemon runs: those of the tools, and permits.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use paceline_apps::{Kind, Submitted, Tool};
 
 use crate::permits::{PERMIT_KIND, PermitWorker, Permits};
 
-/// The tools of a daemon and the kinds of their jobs. Made before the engine, which needs workers.
+/// The tools of a daemon and the kinds of their jobs. Made before the engine, which needs their
+/// workers.
 #[derive(Clone)]
 pub struct Kinds {
     pub(crate) tools: Arc<[Box<dyn Tool>]>,
@@ -27,18 +28,18 @@ impl Kinds {
         Kinds { tools: tools.into(), kinds, permits }
     }
 
-    /// The same engine, with a worker for each kind.
+    /// Registers a worker for each kind.
     #[must_use]
     pub fn register(&self, builder: Builder) -> Builder {
         self.kinds.iter().fold(builder, |builder, kind| kind.register(builder))
     }
 
-    /// The kinds that callers may submit, with what they may carry.
+    /// The kinds that callers may submit, each with its payload.
     pub(crate) fn submitted(&self) -> impl Iterator<Item = (&'static str, &Submitted)> {
         self.kinds.iter().filter_map(|kind| Some((kind.name(), kind.submitted()?)))
     }
 
-    /// Says what is wrong with a job, as far as that can be said without I/O.
+    /// Checks a job, as far as that is possible without I/O.
     pub(crate) fn check<'a>(
         &self,
         kind: &str,
@@ -53,15 +54,8 @@ impl Kinds {
     /// The kinds that callers may submit, as a sentence lists them.
     pub(crate) fn names(&self, last: &str) -> String {
         let names: Vec<String> = self.submitted().map(|(name, _)| format!("`{name}`")).collect();
-        match names.split_last() {
-            Some((end, rest)) if !rest.is_empty() => format!("{} {last} {end}", rest.join(", ")),
-            _ => names.concat(),
-        }
-    }
-
-    fn unknown(&self, kind: &str) -> Problem {
-        let detail =
-            format!("no kind `{}` for callers: there are {}", shown(kind), self.names("and"));
+        let (kind, names) = (shown(kind), names.join(" and "));
+        let detail = format!("no kind `{kind}` that callers may submit: use {names}");
         Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unknown_kind", detail)
     }
 }

@@ -1,4 +1,4 @@
-//! Lanes: how they are doing, stopped, let go on, forgiven, and given other limits.
+//! Lanes: show, change, pause, resume and reset.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -17,7 +17,7 @@ use crate::view::LaneShown;
 use paceline_apps::api::read;
 use paceline_apps::api::{ApiResult, Problem, not_changed};
 
-/// Limits of one lane.
+/// Windows of one lane at most.
 const MOST_WINDOWS: usize = 8;
 
 /// All lanes.
@@ -26,7 +26,7 @@ pub(crate) struct Lanes {
     lanes: Vec<LaneShown>,
 }
 
-/// How all lanes are doing, by name.
+/// Lists all lanes, by name.
 #[utoipa::path(
     get, path = "/lanes", tag = "lanes",
     responses((status = 200, description = "All lanes", body = Lanes)),
@@ -44,10 +44,10 @@ async fn one(shared: &Shared, name: &str) -> ApiResult<Json<LaneShown>> {
     Ok(Json(LaneShown::of(&shared.pace, lane)))
 }
 
-/// How one lane is doing.
+/// Shows one lane.
 #[utoipa::path(
     get, path = "/lanes/{name}", tag = "lanes",
-    params(("name" = String, Path, description = "Its name")),
+    params(("name" = String, Path, description = "The lane's name")),
     responses(
         (status = 200, description = "The lane", body = LaneShown),
         (status = 404, description = "No such lane", body = Problem),
@@ -60,42 +60,42 @@ pub(crate) async fn show(
     one(&shared, &name).await
 }
 
-/// The rules of a lane; what is left out is as without configuration.
+/// The limits of a lane. A field that is left out has its default.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = LaneRules)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LaneForm {
-    /// The gap between calls.
+    /// The gap between two calls. Default: none.
     #[schema(example = "1s")]
     every: Option<String>,
-    /// By priority, the part of the gap that its calls need. Left out: all of it.
+    /// By priority, the part of the gap that its calls keep, from 0 to 1. Default: 1, all of it.
     #[schema(example = json!({"interactive": 0.1, "rss": 0.5}))]
     gap_share: Option<BTreeMap<String, f64>>,
     /// Calls per window.
     #[schema(max_items = 8, example = json!(["50/s", "1000/h"]))]
     limits: Option<Vec<LimitForm>>,
-    /// Calls at once.
+    /// Calls in flight at most. Default: 1.
     #[schema(minimum = 1)]
     in_flight: Option<u32>,
-    /// Where the gap is measured from.
+    /// Whether the gap runs from the start or from the finish of a call. Default: `start`.
     gap_from: Option<GapForm>,
-    /// How much longer one call may be on its way to the service than another. Left out: as a short
-    /// way needs.
+    /// Network jitter to allow for. It is added to every gap and window, so that limits hold where
+    /// requests arrive. Default: 2 ms, and at most a 500th of the shortest gap or window.
     #[schema(example = "10ms")]
     slack: Option<String>,
-    /// How long one attempt may take.
+    /// The time limit of one attempt.
     timeout: Option<String>,
-    /// The group whose limits hold too.
+    /// The group whose limits hold as well.
     group: Option<String>,
-    /// Failures in a row after which it rests.
+    /// Failures in a row that start a cooldown.
     #[schema(minimum = 1)]
     fail_after: Option<u32>,
-    /// Calls that may wait on it. Without it: as the configuration says of all lanes.
+    /// Calls that may wait on the lane. Default: the daemon's `queue.lane_waiting`.
     #[schema(minimum = 1)]
     max_waiting: Option<u32>,
 }
 
-/// Where a gap is measured from.
+/// The start or the finish of a call, from which a gap runs.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[schema(as = GapFrom)]
 #[serde(rename_all = "lowercase")]
@@ -104,18 +104,18 @@ pub(crate) enum GapForm {
     Finish,
 }
 
-/// A window: a rate, or a rate with more to it.
+/// A window: a rate, or an object with a rate and further rules.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = Limit)]
 #[serde(untagged)]
 pub(crate) enum LimitForm {
     Rate(String),
     More {
-        /// Such as `1000/d`.
+        /// The rate, such as `1000/d`.
         limit: String,
-        /// Whether calls are spread evenly.
+        /// `true` spreads calls evenly over the window.
         spread: Option<bool>,
-        /// By priority, the part that only it and higher ones may spend.
+        /// By priority, the part of the window that is kept for it and higher priorities.
         keep: Option<BTreeMap<String, f64>>,
     },
 }
@@ -127,22 +127,22 @@ impl LaneForm {
             span.map_err(|error| format!("`{what}`: {error}"))
         };
         let above_zero = |what: &str, text: Option<String>| match span(what, text) {
-            Ok(Some(Span::ZERO)) => Err(format!("`{what}` is zero: leave it out")),
+            Ok(Some(Span::ZERO)) => Err(format!("`{what}` must not be zero: omit it")),
             span => span,
         };
         let count = |what: &str, number: Option<u32>, normal: NonZeroU32| match number {
             None => Ok(normal),
-            Some(number) => NonZeroU32::new(number).ok_or(format!("`{what}` is zero")),
+            Some(number) => NonZeroU32::new(number).ok_or(format!("`{what}` must not be zero")),
         };
         let limits = self.limits.unwrap_or_default();
         if limits.len() > MOST_WINDOWS {
-            return Err(format!("more than {MOST_WINDOWS} limits"));
+            return Err(format!("at most {MOST_WINDOWS} limits per lane"));
         }
         let normal = Limits::default();
         let mut gap_share = normal.gap_share;
         for (name, part) in self.gap_share.unwrap_or_default() {
             let (priority, part) = part_of(&name, part)
-                .ok_or("`gap_share` goes from a priority to 0..1".to_string())?;
+                .ok_or("`gap_share` maps priorities to numbers from 0 to 1".to_string())?;
             gap_share[priority.index()] = part;
         }
         Ok(Limits {
@@ -177,31 +177,33 @@ impl LimitForm {
         for (name, part) in keep.unwrap_or_default() {
             let (priority, part) = part_of(&name, part)
                 .filter(|(priority, _)| *priority != Priority::Background)
-                .ok_or("`keep` goes from a priority above background to 0..1".to_string())?;
+                .ok_or(
+                    "`keep` maps priorities above `background` to numbers from 0 to 1".to_string(),
+                )?;
             window.keep[priority.index()] = part;
         }
         Ok(window)
     }
 }
 
-/// A priority by its name, and the part of something that is for it.
+/// A priority by its name, and its portion.
 fn part_of(name: &str, part: f64) -> Option<(Priority, Portion)> {
     let priority = Priority::ALL.into_iter().find(|priority| priority.name() == name)?;
     Some((priority, Portion::from_f64(part)?))
 }
 
-/// Gives a lane other limits.
+/// Changes the limits of a lane.
 ///
-/// From now on, until the daemon starts again or reads its configuration again. A new window binds
-/// attempts from its introduction on.
+/// The change lasts until the daemon restarts or reloads its configuration. A new window counts
+/// attempts from now on.
 #[utoipa::path(
     put, path = "/lanes/{name}", tag = "lanes",
-    params(("name" = String, Path, description = "Its name, or that of a template")),
+    params(("name" = String, Path, description = "The name of a lane or a template")),
     request_body(content = LaneForm, content_type = "application/json"),
     responses(
         (status = 200, description = "The lane as it is now", body = LaneShown),
         (status = 404, description = "No such lane", body = Problem),
-        (status = 422, description = "Limits that cannot be meant", body = Problem),
+        (status = 422, description = "The limits are invalid", body = Problem),
     ),
 )]
 pub(crate) async fn change(
@@ -212,7 +214,7 @@ pub(crate) async fn change(
     let body = shared.json(request).await?;
     let form: LaneForm = read(&body)?;
     if !body.trim_ascii_start().starts_with(b"{") {
-        return Err(Problem::unprocessable("the rules of a lane are an object"));
+        return Err(Problem::unprocessable("the rules of a lane must be an object"));
     }
     let limits = form.limits().map_err(|error| Problem::unprocessable(error).about(&name))?;
     let changed = shared.pace.change(Lane::with_limits(&name, limits)).await;
@@ -227,10 +229,10 @@ fn done(told: Result<(), ControlError>, name: &str) -> ApiResult<()> {
     })
 }
 
-/// Stops a lane: what runs goes on, nothing new starts.
+/// Pauses a lane: running calls continue, no new call starts.
 #[utoipa::path(
     post, path = "/lanes/{name}/pause", tag = "lanes",
-    params(("name" = String, Path, description = "Its name")),
+    params(("name" = String, Path, description = "The lane's name")),
     responses(
         (status = 200, description = "The lane as it is now", body = LaneShown),
         (status = 404, description = "No such lane", body = Problem),
@@ -244,10 +246,10 @@ pub(crate) async fn pause(
     one(&shared, &name).await
 }
 
-/// Lets a paused lane go on.
+/// Resumes a paused lane.
 #[utoipa::path(
     post, path = "/lanes/{name}/resume", tag = "lanes",
-    params(("name" = String, Path, description = "Its name")),
+    params(("name" = String, Path, description = "The lane's name")),
     responses(
         (status = 200, description = "The lane as it is now", body = LaneShown),
         (status = 404, description = "No such lane", body = Problem),
@@ -261,10 +263,10 @@ pub(crate) async fn resume(
     one(&shared, &name).await
 }
 
-/// Lifts a lane's cooldown, ladder and slow-downs; its limits hold on.
+/// Resets a lane: ends its cooldown and clears its failures and learned gaps. Its limits still hold.
 #[utoipa::path(
     post, path = "/lanes/{name}/reset", tag = "lanes",
-    params(("name" = String, Path, description = "Its name")),
+    params(("name" = String, Path, description = "The lane's name")),
     responses(
         (status = 200, description = "The lane as it is now", body = LaneShown),
         (status = 404, description = "No such lane", body = Problem),

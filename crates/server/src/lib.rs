@@ -1,16 +1,16 @@
 //! The daemon of Paceline: its HTTP API, event stream, metrics, permits and relay over a handle to
-//! a running engine. It keeps nothing that has to survive: that is the engine's.
+//! a running engine. All durable state is the engine's.
 //!
-//! [`Kinds`] are made of the tools, before the engine, which needs their workers; [`Server`] is made
-//! of both, and is asked over a socket ([`Server::serve`]) or without one
+//! Make [`Kinds`] from the tools first: the engine needs their workers. Make a [`Server`] from the
+//! kinds and the engine. It takes requests from a socket ([`Server::serve`]) or from this process
 //! ([`Server::ask`]).
 
-// What it is made of.
+// Parts.
 mod access;
 mod kinds;
 mod server;
 
-// What is asked, resource by resource.
+// Routes, resource by resource.
 mod events;
 mod form;
 mod health;
@@ -23,7 +23,7 @@ mod submit;
 mod view;
 mod wait;
 
-// What runs beside.
+// Tasks that run beside requests.
 mod hub;
 mod listen;
 mod meters;

@@ -1,4 +1,4 @@
-//! Connections: taken in within bounds, and let go when they stand still.
+//! Connections: accepted within bounds, and closed when they stall.
 
 use std::io;
 use std::pin::Pin;
@@ -22,14 +22,14 @@ use tower::Service as _;
 use crate::events::Listener;
 use crate::server::Server;
 
-/// What comes from outside is bounded.
+/// Bounds on connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Connections at once.
+    /// Open connections at most.
     pub connections: usize,
-    /// How long the head of a request may take, and how long a connection may idle.
+    /// The time limit for the head of a request, and for an idle connection.
     pub head_within: Duration,
-    /// How long a client may take to read anything of an answer.
+    /// The time within which a client must read some bytes of a response.
     pub stalled: Duration,
 }
 
@@ -43,16 +43,16 @@ impl Default for Bounds {
     }
 }
 
-/// The largest head of a request, and its lines.
+/// The largest head of a request, and the most headers in it.
 const LARGEST_HEAD: usize = 32 << 10;
 const MOST_HEADERS: usize = 100;
-/// How long open answers may go on after the end.
+/// The time that open responses have after shutdown begins.
 const LET_GO_WITHIN: Duration = Duration::from_secs(1);
-/// After a failure to take a connection in, such as too many files.
+/// The pause after an error of `accept`, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl Server {
-    /// Answers whoever connects, until `over`; then open connections have a moment left.
+    /// Serves connections until `over` resolves; open ones then have a second to finish.
     pub async fn serve(
         self,
         listener: TcpListener,
@@ -80,12 +80,12 @@ impl Server {
             let stream = match accepted {
                 Ok((stream, _)) => stream,
                 Err(error) => {
-                    tracing::warn!(%error, "no connection was taken in");
+                    tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(PAUSE).await;
                     continue;
                 }
             };
-            // Whoever comes when all places are taken is told by the end of the connection.
+            // At the limit, a new connection is closed at once.
             let Ok(place) = room.clone().try_acquire_owned() else { continue };
             let (server, closed, hand_over) = (self.clone(), closed.clone(), hand_over.clone());
             tasks.spawn(async move {
@@ -99,7 +99,7 @@ impl Server {
         let _ = tokio::time::timeout(LET_GO_WITHIN, all).await;
     }
 
-    /// One connection, to its end, or to where it becomes a stream of events.
+    /// Serves one connection, to its end or until it becomes an event stream.
     async fn attend(
         self,
         stream: TcpStream,
@@ -122,7 +122,7 @@ impl Server {
             .max_headers(MOST_HEADERS);
         let mut connection = http.serve_connection(stream, service);
         tokio::select! {
-            // How a connection ends is its client's business.
+            // Clients may end a connection in any way: no error is reported.
             _ = &mut connection => return None,
             _ = closed.changed() => {
                 Pin::new(&mut connection).graceful_shutdown();
@@ -136,13 +136,13 @@ impl Server {
     }
 }
 
-/// How a handler takes its connection over: a stream of events needs none of the room that
-/// requests do, and there may be very many of them.
+/// Lets a handler take over its connection. An event stream needs none of the buffers of HTTP, and
+/// there may be thousands of them.
 #[derive(Clone, Default)]
 pub(crate) struct Handover(Arc<(Mutex<Option<Listener>>, Notify)>);
 
 impl Handover {
-    /// Takes the connection over, for good.
+    /// Takes over the connection and never returns.
     pub(crate) async fn give(&self, listener: Listener) -> std::convert::Infallible {
         *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener);
         self.0.1.notify_one();
@@ -158,18 +158,18 @@ impl Handover {
     }
 }
 
-/// A connection that has become a stream of events.
+/// A connection that has become an event stream.
 struct Streaming {
     stream: Patient,
     listener: Listener,
     _place: OwnedSemaphorePermit,
 }
 
-/// The head of such a stream: it has no length, and ends with its connection.
+/// The head of an event stream: it has no length, and ends with its connection.
 const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
     cache-control: no-store\r\nconnection: close\r\n\r\n";
 
-/// Tells what happens until the client leaves, stands still, has to be let in anew, or the engine ends.
+/// Sends events until the client disconnects or stalls, the access rules change, or the engine ends.
 async fn stream(
     streaming: Streaming,
     mut closed: watch::Receiver<()>,
@@ -186,7 +186,7 @@ async fn stream(
                     Some(told) => to.write_all(&told).await?,
                     None => return io::Result::Ok(()),
                 },
-                // Whoever has left has nothing to hear, nor has one who still talks.
+                // The client has disconnected, or sends data, which a stream does not expect.
                 _ = from.read(&mut unasked) => return Ok(()),
             }
         }
@@ -199,11 +199,11 @@ async fn stream(
     let _ = stream.shutdown().await;
 }
 
-/// A stream that is given up when nothing of it is read for too long.
+/// A socket whose writes fail when the client reads nothing for too long.
 struct Patient {
     stream: TcpStream,
     stalled: Duration,
-    /// Set while the other end reads nothing.
+    /// Set while the client reads nothing.
     limit: Option<Pin<Box<Sleep>>>,
 }
 
@@ -212,7 +212,7 @@ impl Patient {
         Patient { stream, stalled, limit: None }
     }
 
-    /// Progress starts the clock anew; standing still runs it down.
+    /// Clears the timer on progress, and runs it while nothing moves.
     fn watch<T>(
         &mut self,
         done: Poll<io::Result<T>>,

@@ -1,4 +1,4 @@
-//! Meters: what happened, counted, and how lanes stand when somebody looks.
+//! Metrics: counters of events, and gauges of lanes that are measured on each scrape.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -15,15 +15,15 @@ use paceline_apps::Sample;
 use crate::kinds::Kinds;
 use crate::server::word;
 
-/// Bounds of what calls take, in seconds.
+/// Bounds of the histograms, in seconds.
 const SECONDS: [f64; 11] = [0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0];
 
-/// How long a meter that nobody touches is shown.
+/// The time after which a series without updates is dropped.
 const FORGOTTEN: Duration = Duration::from_hours(24);
 
 static META: Metadata<'static> = Metadata::new("paceline", Level::INFO, None);
 
-/// All meters of one daemon.
+/// The metrics of one daemon.
 pub(crate) struct Meters {
     recorder: PrometheusRecorder,
     handle: PrometheusHandle,
@@ -32,53 +32,53 @@ pub(crate) struct Meters {
     waited: Histogram,
     ran: Histogram,
     committed: Histogram,
-    /// Commits that were recorded, and what they took.
+    /// The commits that were recorded, and their total time.
     seen: Mutex<(u64, Duration)>,
-    /// Lanes that have labels of their own.
+    /// Lanes with labels of their own.
     lanes: Mutex<BTreeSet<String>>,
 }
 
-/// Lanes that have labels of their own.
+/// Lanes with labels of their own.
 const MOST_LANES: usize = 200;
 
-/// What may keep a lane closed, or its calls waiting: all are shown, also those that do not.
+/// Reasons why a lane is closed or its calls wait. All are exported, also those with a value of 0.
 const REASONS: [&str; 9] =
     ["gap", "window", "keep", "group", "cooldown", "probe", "busy", "paused", "workers"];
 
-/// What figures of several lanes under one label come to.
+/// How values of several lanes under one label are combined.
 enum Several {
     Add,
     Most,
 }
 
 const COUNTERS: [(&str, &str); 5] = [
-    ("paceline_jobs_accepted_total", "Jobs that were accepted since the start"),
-    ("paceline_jobs_finished_total", "Jobs that were finished since the start, by state"),
-    ("paceline_attempts_total", "Real requests since the start"),
-    ("paceline_calls_settled_total", "Calls with an outcome since the start, by lane"),
-    ("paceline_http_requests_total", "Answers of this daemon, by status"),
+    ("paceline_jobs_accepted_total", "Accepted jobs since the start"),
+    ("paceline_jobs_finished_total", "Finished jobs since the start, by state"),
+    ("paceline_attempts_total", "Attempts (requests sent) since the start"),
+    ("paceline_calls_settled_total", "Settled calls since the start, by lane and outcome"),
+    ("paceline_http_requests_total", "HTTP responses of this daemon, by status"),
 ];
 
 const GAUGES: [(&str, &str); 14] = [
     ("paceline_jobs_unfinished", "Jobs without a report"),
-    ("paceline_calls_waiting", "Calls in the queues of lanes"),
-    ("paceline_calls_waiting_by_reason", "The same, by what keeps their lanes closed"),
-    ("paceline_oldest_waiting_seconds", "How long the call waits that has waited longest"),
-    ("paceline_attempts_running", "Attempts under way"),
+    ("paceline_calls_waiting", "Calls waiting in the queues of lanes"),
+    ("paceline_calls_waiting_by_reason", "Waiting calls, by the reason why their lanes are closed"),
+    ("paceline_oldest_waiting_seconds", "Age of the oldest waiting call"),
+    ("paceline_attempts_running", "Attempts in flight"),
     ("paceline_jobs_due", "Jobs that are due later"),
-    ("paceline_lanes", "Lanes"),
-    ("paceline_lanes_cooling", "Lanes that their service, or its failures, closed"),
-    ("paceline_lane_waiting", "Calls that wait on a lane; lanes beyond 200 are `other`"),
-    ("paceline_lane_in_flight", "Attempts on the wire, by lane"),
-    ("paceline_lane_paused", "Whether a lane was stopped by hand"),
-    ("paceline_lane_opens_in_seconds", "How long until a lane opens"),
-    ("paceline_lane_cooldown_seconds", "How long a lane is still closed by its service"),
-    ("paceline_lane_oldest_waiting_seconds", "How long the oldest call of a lane waits"),
+    ("paceline_lanes", "Lanes, those made from templates included"),
+    ("paceline_lanes_cooling", "Lanes in a cooldown, which their upstream or its failures caused"),
+    ("paceline_lane_waiting", "Waiting calls, by lane; lanes beyond 200 are counted as `other`"),
+    ("paceline_lane_in_flight", "Attempts in flight, by lane"),
+    ("paceline_lane_paused", "1 if an operator paused the lane, else 0"),
+    ("paceline_lane_opens_in_seconds", "Time until the lane opens"),
+    ("paceline_lane_cooldown_seconds", "Time until the lane's cooldown ends"),
+    ("paceline_lane_oldest_waiting_seconds", "Age of the oldest waiting call of the lane"),
 ];
 
 impl Meters {
     pub(crate) fn new(kinds: &Kinds) -> Meters {
-        // Lanes that templates make come and go: what was not touched for a day is forgotten.
+        // Lanes of templates come and go: a series without updates for a day is dropped.
         let builder = PrometheusBuilder::new().set_buckets(&SECONDS).expect("the bounds are there");
         let by_lane = MetricKindMask::COUNTER | MetricKindMask::GAUGE;
         let recorder = builder.idle_timeout(by_lane, Some(FORGOTTEN)).build_recorder();
@@ -112,7 +112,7 @@ impl Meters {
         self.recorder.register_gauge(&Key::from_parts(name, labels), &META)
     }
 
-    /// Counts what happened.
+    /// Counts an event.
     pub(crate) fn count(&self, what: &Happened) {
         match what {
             Happened::Accepted { .. } => self.accepted.increment(1),
@@ -133,14 +133,14 @@ impl Meters {
         }
     }
 
-    /// Counts an answer of ours.
+    /// Counts a response of the daemon.
     pub(crate) fn answered(&self, status: u16) {
         let labels = vec![Label::new("status", status.to_string())];
         self.counter("paceline_http_requests_total", labels).increment(1);
     }
 
-    /// Configured lanes have labels of their own, however many there are; those that templates made
-    /// have what is left, for as long as they are there.
+    /// Gives labels to all configured lanes. Lanes of templates share the remaining labels, for as long
+    /// as they exist.
     fn label_lanes(&self, lanes: &[LaneStatus]) {
         let mut known = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         let there: BTreeSet<&str> = lanes.iter().map(|lane| &*lane.name).collect();
@@ -148,7 +148,7 @@ impl Meters {
         known.extend(lanes.iter().filter(|lane| !lane.made).map(|lane| lane.name.to_string()));
     }
 
-    /// The label of a lane. Templates may make very many: beyond some they are one.
+    /// The label of a lane. Templates may make any number of lanes: beyond the limit they share `other`.
     fn lane(&self, name: &str) -> Label {
         let mut known = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         if known.contains(name) || known.len() < MOST_LANES {
@@ -158,7 +158,7 @@ impl Meters {
         Label::new("lane", "other")
     }
 
-    /// Looks at what is only worth a look when somebody asks.
+    /// Measures the gauges, for one scrape.
     pub(crate) async fn look(&self, pace: &Paceline, kinds: &Kinds) -> Result<(), Ended> {
         let summary = pace.summary().await?;
         for (name, value) in [
@@ -182,7 +182,7 @@ impl Meters {
         Ok(())
     }
 
-    /// What commits took since the last look: as many as there were, each as long as all on average.
+    /// Records the commits since the last scrape, each with their average time.
     fn look_at_commits(&self, pace: &Paceline) {
         let (commits, took) = (pace.commits(), pace.commit_time());
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -206,7 +206,7 @@ impl Meters {
         let mut reasons = BTreeMap::from(REASONS.map(|reason| (reason, 0)));
         let mut figures: BTreeMap<(&'static str, Label), f64> = BTreeMap::new();
         for lane in lanes {
-            // What keeps the lane closed keeps its calls waiting; on an open one they lack workers.
+            // A closed lane keeps its calls waiting; on an open one they wait for workers.
             let reason = lane.why_closed.map_or("workers", paceline::lanes::Reason::name);
             *reasons.entry(reason).or_default() += lane.waiting;
             let label = self.lane(&lane.name);

@@ -1,4 +1,4 @@
-//! The OpenAPI document, made from the code.
+//! The OpenAPI document, generated from the code.
 
 use axum::Router;
 use paceline_apps::Submitted;
@@ -15,9 +15,9 @@ use crate::kinds::Kinds;
 #[serde(untagged)]
 #[expect(dead_code, reason = "it is only described")]
 pub(crate) enum Jobs {
-    /// One.
+    /// One job.
     One(Box<JobForm>),
-    /// At most 10,000, in one commit.
+    /// At most 10,000 jobs, accepted in one commit.
     Many(Vec<JobForm>),
 }
 
@@ -26,7 +26,7 @@ pub(crate) enum Jobs {
 #[expect(dead_code, reason = "it is only described")]
 pub(crate) struct JobPage {
     jobs: Vec<JobDoc>,
-    /// The `cursor` of the next page, if there is one.
+    /// The `cursor` of the next page; `null` on the last one.
     next: Option<u64>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn beginning() -> OpenApi {
     OpenApiBuilder::new().info(info.build()).build()
 }
 
-/// The routes of all tools, and the whole document: what `own` and the tools describe.
+/// The routes of all tools, and the complete document: the paths in `own` and those of the tools.
 pub(crate) fn with_tools(mut own: OpenApi, kinds: &Kinds) -> (Router<Handle>, Value) {
     let (mut api, mut whole) = (Router::new(), Router::new());
     for routes in kinds.tools.iter().map(|tool| tool.routes()) {
@@ -68,20 +68,20 @@ fn describe_payloads(document: &mut Value, kinds: &Kinds) {
         format!("The input of the worker: {}.", payloads.join(", ")).into();
 }
 
-/// Answers that any path may give, before its own handler is asked.
+/// Responses that any path may give before its own handler runs.
 const COMMON: [(&str, &str); 9] = [
-    ("400", "Not a request that can be read"),
-    ("401", "No token, or one that is not known"),
+    ("400", "The request is malformed"),
+    ("401", "The token is missing or invalid"),
     ("403", "The token's role does not allow it, or the request comes from another site"),
-    ("405", "Not a method of this path"),
+    ("405", "The path does not support this method"),
     ("408", "The body did not arrive in time"),
     ("413", "The body is too large"),
     ("415", "The body is not JSON"),
-    ("421", "The host is not a name of this daemon"),
+    ("421", "The `Host` is not a name of this daemon"),
     ("503", "The engine is stopping, or there is no room"),
 ];
 
-/// The whole document: what the paths say, and what holds for all of them.
+/// The complete document: the paths, and what holds for all of them.
 pub(crate) fn complete(openapi: &OpenApi) -> Value {
     let mut document = serde_json::to_value(openapi).unwrap_or_default();
     let problem = json!({ "application/problem+json": {
@@ -98,7 +98,7 @@ pub(crate) fn complete(openapi: &OpenApi) -> Value {
                     || json!({ "$ref": format!("#/components/responses/{status}") }),
                 );
             }
-            // Problems have a type of their own, whatever the macro thinks.
+            // The macro does not know the media type of problems.
             for (status, response) in responses.iter_mut() {
                 if status.starts_with(['4', '5']) && response.get("$ref").is_none() {
                     response["content"] = problem.clone();

@@ -1,9 +1,9 @@
 //! Permits, for programs that make their own calls: a turn on a lane, charged and durable.
 //!
-//! A permit is a job whose worker waits until its holder says how the call went. It outlives this
-//! process: the next one holds its slot on, and hears of it. One that is not settled in its time
-//! counts as unknown, and its slot is free again: nobody here can know whether the call is over.
-//! That is the one exception to the rule that a slot is held to the real end (L5).
+//! A permit is a job whose worker waits until the permit's holder reports the result. It outlives
+//! this process: the next one keeps its slot and accepts its settlement. A permit that is not settled
+//! within its `ttl` counts as unknown, and its slot is free again: the daemon cannot know whether the
+//! call is over. This is the one exception to the rule that a slot is held to the real end (L5).
 
 mod desk;
 
@@ -37,58 +37,58 @@ pub(crate) use self::desk::{PermitWorker, Permits};
 
 /// The kind of these jobs.
 pub(crate) const PERMIT_KIND: &str = "permit";
-/// How long one waits for its turn, unless it is said, and at most.
+/// The wait for a turn: the default and the maximum.
 const MAX_WAIT: Span = Span::secs(30);
 const LONGEST_WAIT: Span = Span::mins(10);
-/// How long a holder may take, unless it is said, and at most.
+/// The time for the holder's call: the default and the maximum.
 const TTL: Span = Span::secs(60);
 const LONGEST_TTL: Span = Span::hours(1);
-/// How long a permit of an earlier process may take to be taken up.
+/// The time within which this process takes up a permit of an earlier one.
 const SOON: Duration = Duration::from_secs(2);
 
-/// What kind of turn is wanted.
+/// A request for a permit.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[schema(as = PermitRequest)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PermitForm {
     #[schema(value_type = Option<paceline_apps::api::PriorityWord>)]
     priority: Option<Priority>,
-    /// How long to wait for the turn: 30 s if it is not said, 10 min at most.
+    /// How long to wait for the turn. Default: 30 s. At most 10 min.
     #[schema(example = "10s")]
     max_wait: Option<String>,
-    /// How long the call may take until it is settled: 60 s if it is not said, 1 h at most.
+    /// How long the call may take until it is settled. Default: 60 s. At most 1 h.
     #[schema(example = "30s")]
     ttl: Option<String>,
-    /// What the call costs in every window.
+    /// The cost of the call in every window. Default: 1.
     #[schema(minimum = 1)]
     cost: Option<u32>,
 }
 
-/// A turn on a lane: make the call now, and say how it went.
+/// A turn on a lane: make the call now, then settle the permit with its result.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Permit)]
 pub(crate) struct Granted {
-    /// Its number, which is that of its job.
+    /// The permit's number, which is that of its job.
     permit: u64,
     lane: String,
-    /// Beyond it the permit counts as unknown, and its slot is free again.
+    /// The moment after which an unsettled permit counts as unknown and its slot is free again.
     settle_by: String,
 }
 
-/// Waits for a turn on a lane.
+/// Waits for a turn on a lane, and grants a permit.
 ///
-/// The attempt is charged and durable when this answers. A wait that would be longer than `max_wait`
-/// is refused at once, with the time it would take; so is any wait on a paused lane, which ends only
-/// when the lane is resumed.
+/// The attempt is charged and durable before the response is sent. If the wait would be longer than
+/// `max_wait`, the request is refused at once, with the length of the wait. A request on a paused
+/// lane is refused too: the pause ends only when an operator resumes the lane.
 #[utoipa::path(
     post, path = "/lanes/{name}/permits", tag = "permits",
-    params(("name" = String, Path, description = "The lane")),
+    params(("name" = String, Path, description = "The lane's name")),
     request_body(content = PermitForm, content_type = "application/json"),
     responses(
-        (status = 201, description = "A permit", body = Granted),
+        (status = 201, description = "The permit", body = Granted),
         (status = 404, description = "No such lane", body = Problem),
-        (status = 422, description = "Not a wish that can be fulfilled", body = Problem),
-        (status = 429, description = "The lane is closed for longer, or paused: then `reason` is `paused`, and there is no `Retry-After`", body = Problem),
+        (status = 422, description = "The request is invalid", body = Problem),
+        (status = 429, description = "The lane is closed for longer than `max_wait`, or paused. If it is paused, `reason` is `paused` and there is no `Retry-After`", body = Problem),
     ),
 )]
 pub(crate) async fn grant(
@@ -96,7 +96,7 @@ pub(crate) async fn grant(
     Path(lane): Path<String>,
     request: Request<Body>,
 ) -> ApiResult<Response> {
-    // Whoever has no wish sends nothing.
+    // A request without a body takes the defaults.
     let form = if request.body().is_end_stream() {
         PermitForm::default()
     } else {
@@ -105,7 +105,7 @@ pub(crate) async fn grant(
     let max_wait = bounded("max_wait", form.max_wait.as_deref(), MAX_WAIT, LONGEST_WAIT)?;
     let ttl = bounded("ttl", form.ttl.as_deref(), TTL, LONGEST_TTL)?;
     if ttl == Span::ZERO {
-        return Err(Problem::unprocessable("`ttl` is zero: no call could be made"));
+        return Err(Problem::unprocessable("`ttl` must not be zero"));
     }
     let mut waiting = shared.kinds.permits.wait();
     let payload = Payload { permit: waiting.number, ttl_ms: ttl.as_millis() };
@@ -126,24 +126,24 @@ pub(crate) async fn grant(
     Ok((StatusCode::CREATED, Json(Granted { permit: number, lane, settle_by })).into_response())
 }
 
-/// How the call went.
+/// The result of the call of a permit.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = Settlement)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SettleForm {
-    /// The status of the service's answer; left out if there was none.
+    /// The status of the upstream's response; left out if there was none.
     #[schema(minimum = 100, maximum = 599)]
     status: Option<u16>,
-    /// Its `Retry-After`: seconds, or a date.
+    /// The `Retry-After` header of the response: seconds, or a date.
     #[schema(example = "30")]
     retry_after: Option<String>,
-    /// Other headers of it that speak of limits, such as `RateLimit`.
+    /// Other headers of the response that announce limits, such as `RateLimit`.
     headers: Option<HashMap<String, String>>,
-    /// Whether it failed without a status: no connection, no answer.
+    /// `true` if the call failed without a status: no connection, or no response.
     failed: Option<bool>,
 }
 
-/// What a permit came to.
+/// A settled permit.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Settled {
     permit: u64,
@@ -151,16 +151,16 @@ pub(crate) struct Settled {
     outcome: &'static str,
 }
 
-/// Says how the call of a permit went, and frees its slot.
+/// Settles a permit with the result of its call, and frees its slot.
 #[utoipa::path(
     post, path = "/permits/{id}/settle", tag = "permits",
-    params(("id" = u64, Path, description = "The permit", minimum = 1)),
+    params(("id" = u64, Path, description = "The permit's number", minimum = 1)),
     request_body(content = SettleForm, content_type = "application/json"),
     responses(
-        (status = 200, description = "It is settled", body = Settled),
+        (status = 200, description = "The permit is settled", body = Settled),
         (status = 404, description = "No such permit", body = Problem),
-        (status = 409, description = "It is settled already, or its time is over", body = Problem),
-        (status = 422, description = "Not an answer that a service gives", body = Problem),
+        (status = 409, description = "The permit is already settled, or its `ttl` has passed", body = Problem),
+        (status = 422, description = "The result is invalid", body = Problem),
     ),
 )]
 pub(crate) async fn settle(
@@ -174,14 +174,14 @@ pub(crate) async fn settle(
     let (permits, permit) = (&shared.kinds.permits, JobId(id));
     if !permits.settle(permit, work.clone()).await {
         let state = permit_state(&shared, permit).await?;
-        // One of an earlier process is taken up in a moment.
+        // A permit of an earlier process is taken up in a moment.
         let comes = async { tokio::time::timeout(SOON, permits.held(permit)).await.is_ok() };
         let comes = state == JobState::Running && comes.await;
         if !comes || !permits.settle(permit, work).await {
             return Err(not_settled(permit, state));
         }
     }
-    // The slot is free when this answers.
+    // The slot is free before the response is sent.
     if let Some(following) = shared.pace.follow(permit).await? {
         following.report().await?;
     }
@@ -200,20 +200,20 @@ async fn permit_state(shared: &Shared, permit: JobId) -> ApiResult<JobState> {
 fn not_settled(permit: JobId, state: JobState) -> Problem {
     let why = match state {
         JobState::Waiting => "is not granted yet",
-        JobState::Running => "is being settled by somebody else",
-        _ => "is settled: its time was over, or somebody was faster",
+        JobState::Running => "is being settled by another request",
+        _ => "is already settled, or its `ttl` has passed",
     };
     let detail = format!("permit {permit} {why}");
     Problem::new(StatusCode::CONFLICT, "settled", detail).about_job(permit)
 }
 
-/// What a settlement makes of the call.
+/// The verdict and the outcome of a settlement.
 fn work(form: &SettleForm, now: std::time::SystemTime) -> ApiResult<(Work, &'static str)> {
     let mut headers = HeaderMap::new();
     for (name, value) in form.headers.iter().flatten() {
         let name = HeaderName::from_bytes(name.as_bytes());
         let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(value)) else {
-            return Err(Problem::unprocessable("`headers` has something that is no header"));
+            return Err(Problem::unprocessable("`headers` contains an invalid header"));
         };
         headers.insert(name, value);
     }
@@ -227,7 +227,7 @@ fn work(form: &SettleForm, now: std::time::SystemTime) -> ApiResult<(Work, &'sta
     let said = announced(&headers, now);
     let wait = retry_after(&headers, now);
     let status = form.status.map(StatusCode::from_u16).transpose();
-    let status = status.map_err(|_| Problem::unprocessable("`status` is from 100 to 599"))?;
+    let status = status.map_err(|_| Problem::unprocessable("`status` must be from 100 to 599"))?;
     let good = |status: &StatusCode| !status.is_client_error() && !status.is_server_error();
     let (work, outcome) = match status {
         _ if form.failed == Some(true) => (Outcome::failed(Failure::transient("failed")), "failed"),
@@ -237,7 +237,7 @@ fn work(form: &SettleForm, now: std::time::SystemTime) -> ApiResult<(Work, &'sta
         }
         Some(status) => {
             let work = match refusal(status, wait) {
-                // Its holder made the call: there is nothing to send again.
+                // The holder made the call: the daemon has nothing to retry.
                 Refusal::Throttled(wait) => Outcome::refused(wait),
                 refused @ Refusal::Failed(..) => refused.into_work(),
             };
@@ -248,5 +248,5 @@ fn work(form: &SettleForm, now: std::time::SystemTime) -> ApiResult<(Work, &'sta
 }
 
 fn no_retry_after() -> Problem {
-    Problem::unprocessable("`retry_after` is a number of seconds, or a date of HTTP")
+    Problem::unprocessable("`retry_after` must be a number of seconds or an HTTP date")
 }

@@ -1,4 +1,4 @@
-//! The daemon: all paths, what stands before them, and what they share.
+//! The daemon: its router, the middleware, and the state that handlers share.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -27,13 +27,13 @@ use crate::meters::Meters;
 use crate::{events, health, jobs, lanes, openapi, permits, submit};
 use paceline_apps::api::{Handle, Problem, shown};
 
-/// What the daemon is told before it answers.
+/// The settings of the daemon.
 #[derive(Clone, Debug)]
 pub struct Terms {
-    /// Who may ask for what.
+    /// Hosts, tokens and roles.
     pub access: Access,
-    /// The largest body, in bytes; all together take no more than eight times as much, those below
-    /// 16 KiB not counted. Of what is relayed no more than that is held.
+    /// The largest request body, in bytes. All bodies together take at most eight times as much, those
+    /// below 16 KiB not counted.
     pub max_body: usize,
 }
 
@@ -43,7 +43,7 @@ impl Default for Terms {
     }
 }
 
-/// What all handlers share.
+/// The state that all handlers share.
 #[derive(Clone)]
 pub(crate) struct Shared(Arc<Inner>);
 
@@ -51,7 +51,7 @@ pub(crate) struct Inner {
     handle: Handle,
     pub(crate) kinds: Kinds,
     access: RwLock<Arc<Access>>,
-    /// Told when that changes.
+    /// Notified when `access` changes.
     access_changes: watch::Sender<()>,
     pub(crate) hub: Hub,
     pub(crate) meters: Meters,
@@ -79,7 +79,7 @@ impl Inner {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Hears when other callers are let in than before.
+    /// Notifies of changes of the access rules.
     pub(crate) fn access_changes(&self) -> watch::Receiver<()> {
         self.access_changes.subscribe()
     }
@@ -89,7 +89,7 @@ impl Inner {
     }
 }
 
-/// A state in one word.
+/// The word for a state.
 pub(crate) const fn word(state: JobState) -> &'static str {
     match state {
         JobState::Waiting => "waiting",
@@ -101,7 +101,7 @@ pub(crate) const fn word(state: JobState) -> &'static str {
     }
 }
 
-/// The paths of the daemon itself with their descriptions.
+/// The routes of the daemon itself, with their descriptions.
 pub(crate) fn routes() -> OpenApiRouter<Shared> {
     let api = OpenApiRouter::new()
         .routes(routes!(submit::submit, jobs::list))
@@ -118,7 +118,7 @@ pub(crate) fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(permits::settle))
         .routes(routes!(health::summary))
         .routes(routes!(events::events))
-        // Where scripts look for them too.
+        // Scripts look for these below `/api/v1` too.
         .route("/metrics", get(health::metrics))
         .route("/livez", get(health::livez))
         .route("/readyz", get(health::readyz))
@@ -142,7 +142,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// A daemon that does not listen yet. The engine was started with the workers of these kinds.
+    /// A daemon that does not listen yet. `pace` is an engine with the workers of `kinds`
+    /// ([`Kinds::register`]).
     pub fn new(pace: Paceline, kinds: Kinds, terms: Terms) -> Server {
         let (router, openapi) = routes().split_for_parts();
         let (tools, document) = openapi::with_tools(openapi, &kinds);
@@ -168,7 +169,7 @@ impl Server {
         Server { shared, router }
     }
 
-    /// Answers one request that came without a socket, from this very process: it is its own.
+    /// Handles one request from this process, without a socket.
     pub async fn ask(&self, request: Request<Body>) -> Response {
         match self.router.clone().oneshot(request).await {
             Ok(response) => response,
@@ -180,8 +181,8 @@ impl Server {
         self.router.clone()
     }
 
-    /// From now on these are let in. If that is a change, streams of events end, and whoever may still
-    /// listen comes back; what is being answered is answered.
+    /// Replaces the access rules. If they differ, event streams end, so that their clients
+    /// authenticate again; other requests in flight are completed.
     pub fn set_access(&self, access: Access) {
         let mut current = self.shared.access.write().unwrap_or_else(PoisonError::into_inner);
         if **current != access {
@@ -190,13 +191,13 @@ impl Server {
         }
     }
 
-    /// Says that it is on its way out: from now on it is not ready.
+    /// Marks the daemon as stopping: from now on `/readyz` fails.
     pub fn stopping(&self) {
         self.shared.stopping.store(true, Ordering::Relaxed);
     }
 }
 
-/// Lets a request in, or not, and counts its answer.
+/// Admits or refuses a request, and counts its response.
 async fn let_in(State(shared): State<Shared>, mut request: Request<Body>, next: Next) -> Response {
     let admitted = shared.access().admit(request.method(), request.uri(), request.headers());
     let response = match admitted {
@@ -207,7 +208,7 @@ async fn let_in(State(shared): State<Shared>, mut request: Request<Body>, next: 
         Err(problem) => {
             let (method, path) = (request.method().as_str(), request.uri().path());
             let (status, reason) = (problem.status().as_u16(), problem.reason());
-            tracing::warn!(status, reason, method, path = shown(path), "not let in");
+            tracing::warn!(status, reason, method, path = shown(path), "request refused");
             let mut response = problem.into_response();
             if response.status() == StatusCode::UNAUTHORIZED {
                 let asks = axum::http::HeaderValue::from_static("Bearer");
@@ -221,16 +222,16 @@ async fn let_in(State(shared): State<Shared>, mut request: Request<Body>, next: 
 }
 
 async fn no_path() -> Problem {
-    let detail = "no such path: /api/v1/openapi.json lists them";
+    let detail = "no such path: see /api/v1/openapi.json";
     Problem::new(StatusCode::NOT_FOUND, "unknown_path", detail)
 }
 
 async fn no_method() -> Problem {
-    let detail = "not a method of this path: /api/v1/openapi.json lists them";
+    let detail = "this path does not support this method: see /api/v1/openapi.json";
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method", detail)
 }
 
 fn bug() -> Problem {
-    let detail = "a bug in the daemon: its log says more";
+    let detail = "internal error: see the daemon's log";
     Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "bug", detail)
 }

@@ -1,4 +1,4 @@
-//! Jobs are submitted: one or many, in one commit, once however often they are sent.
+//! Submission of jobs: one or many, in one commit, once per idempotency key.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use paceline_apps::api::{ApiResult, Problem};
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-/// What became of submitted jobs, in their order.
+/// The admissions of submitted jobs, in their order.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Admissions {
     pub(crate) jobs: Vec<Admitted>,
@@ -37,21 +37,21 @@ pub(crate) struct Admissions {
 
 /// Submits jobs.
 ///
-/// One job, or a list of them in one commit. Accepted means durable. In a list each job is refused
-/// for itself; a job that comes alone is refused with a problem.
+/// The body is one job, or a list of jobs that are accepted in one commit. An accepted job is durable.
+/// In a list, each job is accepted or refused by itself; a refused single job gives a problem response.
 #[utoipa::path(
     post, path = "/jobs", tag = "jobs",
     request_body(content = Jobs, content_type = "application/json"),
     params(
-        ("Prefer" = Option<String>, Header, description = "`wait=30` holds the answer until the reports are there, at most so many seconds"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Sent again with the same key and body, a request does nothing twice, for 24 hours"),
+        ("Prefer" = Option<String>, Header, description = "`wait=30` holds the response until all jobs are finished, for at most 30 seconds"),
+        ("Idempotency-Key" = Option<String>, Header, description = "A request that is repeated with the same key and body within 24 hours takes effect once"),
     ),
     responses(
-        (status = 202, description = "What became of each", body = Admissions),
-        (status = 200, description = "The same, with all reports; one that is `partial` is what there was at the deadline of this request, while the job goes on for other callers", body = Admissions),
-        (status = 409, description = "The same work is under way and `on_duplicate` is `refuse`, or a request with this key is being answered", body = Problem),
-        (status = 422, description = "A job that can never be accepted as it is, or a key that was used with another body", body = Problem),
-        (status = 503, description = "No room: try again after `Retry-After`; without one, no moment is known", body = Problem),
+        (status = 202, description = "One admission per job", body = Admissions),
+        (status = 200, description = "One admission per job, with all reports. A `partial` report is the state at the deadline of this request; its job continues for other callers", body = Admissions),
+        (status = 409, description = "The same work is unfinished and `on_duplicate` is `refuse`, or a request with this idempotency key is in flight", body = Problem),
+        (status = 422, description = "The job is invalid, or the idempotency key was used with another body", body = Problem),
+        (status = 503, description = "No room: retry after `Retry-After`; without that header the moment is unknown", body = Problem),
     ),
 )]
 pub(crate) async fn submit(
@@ -73,7 +73,7 @@ pub(crate) async fn submit(
         (Some(known), Some(pass)) => again(&shared, &body, known, pass)?,
         _ => admit(&shared, jobs_of(&body, &shared)?, pass.as_ref()).await?,
     };
-    // Whoever waits for reports takes no room meanwhile.
+    // A request that waits for reports holds no room for its body.
     drop((pass, body));
     if alone && let Some(problem) = told[0].problem.take() {
         return Err(problem);
@@ -95,7 +95,7 @@ pub(crate) async fn submit(
 
 type Wish = Result<Job, Problem>;
 
-/// The jobs of a body; one that cannot be meant and comes alone is a problem by itself.
+/// The jobs of a body. An invalid single job is an error of the whole request.
 fn jobs_of(body: &[u8], shared: &Shared) -> ApiResult<Vec<Wish>> {
     if body.trim_ascii_start().first() != Some(&b'[') {
         let job = read::<JobForm>(body)?.job(&shared.kinds)?;
@@ -103,13 +103,13 @@ fn jobs_of(body: &[u8], shared: &Shared) -> ApiResult<Vec<Wish>> {
     }
     let forms: Vec<JobForm> = read(body)?;
     if forms.len() > MOST_JOBS {
-        let detail = format!("{} jobs in one request: at most {MOST_JOBS}", forms.len());
+        let detail = format!("{} jobs in one request; the limit is {MOST_JOBS}", forms.len());
         return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail));
     }
     Ok(forms.into_iter().map(|form| form.job(&shared.kinds)).collect())
 }
 
-/// Hands jobs in; each is refused for itself.
+/// Submits jobs; each is accepted or refused by itself.
 async fn admit(
     shared: &Shared,
     wishes: Vec<Wish>,
@@ -140,15 +140,15 @@ async fn admit(
     Ok(each.collect())
 }
 
-/// A caller that asks again is none of those whose deadlines the job keeps: nobody tells when its own
-/// has passed.
+/// Added to the deadline of a repeated request. The job does not keep that deadline, so this request
+/// has to watch it.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// What became of the same jobs the first time, whatever would become of them now.
+/// The admissions of the first request with this key.
 fn again(shared: &Shared, body: &[u8], known: Remembered, pass: &Pass) -> ApiResult<Vec<Admitted>> {
     pass.compare(&known.mark)?;
     let now = shared.pace.now();
-    // The same words as the first time, so each caller has the same deadline again.
+    // The body is the same as the first time, and so are the deadlines in it.
     let wishes = jobs_of(body, shared).unwrap_or_default();
     let limits = wishes.iter().map(|wish| wish.as_ref().ok().and_then(Job::time_limit));
     let limits = limits.chain(std::iter::repeat(None));
@@ -162,7 +162,7 @@ fn again(shared: &Shared, body: &[u8], known: Remembered, pass: &Pass) -> ApiRes
     Ok(each.map(|told| told.unwrap_or_else(Admitted::refused)).collect())
 }
 
-/// Waits for reports, or for what there is at a caller's own deadline; says whether all came.
+/// Waits for reports, each until its caller's deadline at most. Returns `true` if all jobs are reported.
 async fn attend(
     shared: &Shared,
     told: &mut [Admitted],
@@ -197,9 +197,9 @@ async fn attend(
     Ok(all)
 }
 
-/// What there is by now for a caller whose time is over.
+/// The partial report for a caller whose deadline has passed.
 async fn so_far(shared: &Shared, admitted: &Admitted) -> ApiResult<Option<Arc<Report>>> {
-    let job = admitted.job.expect("what is followed was accepted");
+    let job = admitted.job.expect("only accepted jobs are followed");
     match shared.pace.follow_within(JobId(job), Duration::ZERO).await? {
         Some(following) => Ok(Some(following.report().await?)),
         None => Ok(None),

@@ -1,4 +1,4 @@
-//! Jobs, lanes and moments as the API shows them.
+//! Jobs and lanes as the API shows them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 
 use paceline_apps::api::{Reason, WhyView, stamp, wall, whys};
 
-/// One job: its report, or how it stands.
+/// One job: its report if it is finished, else its state.
 #[derive(Debug, Serialize)]
 pub(crate) struct JobShown {
     #[serde(flatten)]
@@ -35,7 +35,7 @@ pub(crate) struct JobShown {
     why: Vec<WhyView>,
 }
 
-/// A report, or what there is before it.
+/// A report, or the state before there is one.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Outcome {
@@ -69,36 +69,36 @@ impl JobShown {
     }
 }
 
-/// How a lane is doing.
+/// The state of a lane.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Lane)]
 pub(crate) struct LaneShown {
     #[schema(value_type = String)]
     name: Arc<str>,
-    /// When its next call could go, whatever is ahead of it.
+    /// The earliest moment at which the lane lets its next call start.
     open_at: String,
-    /// What keeps it closed, if anything does.
+    /// Why the lane is closed; `null` if it is open.
     #[schema(value_type = Option<Reason>)]
     why_closed: Option<&'static str>,
-    /// Attempts on the wire.
+    /// Attempts in flight.
     in_flight: u32,
     /// Waiting calls.
     waiting: usize,
-    /// Since when the one waits that has waited longest.
+    /// The moment since which its oldest call waits.
     oldest_at: Option<String>,
-    /// Its windows, and what they hold.
+    /// Its windows, with the attempts in each.
     limits: Vec<Used>,
-    /// Closed until then by the service or by its failures.
+    /// The end of its cooldown, which the upstream or its failures caused.
     cooldown_until: Option<String>,
-    /// Whether it was stopped by hand.
+    /// `true` if an operator paused the lane.
     paused: bool,
     rules: Rules,
 }
 
-/// A window and what it holds.
+/// A window and the attempts in it.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Used {
-    /// Such as `50/s`.
+    /// The rate, such as `50/s`.
     limit: String,
     used: u64,
 }
@@ -106,20 +106,20 @@ pub(crate) struct Used {
 /// The other rules of a lane.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Rules {
-    /// The gap between calls.
+    /// The gap between two calls.
     every: Option<String>,
-    /// The same by priority: what is more urgent needs less of it.
+    /// The gap by priority, where `gap_share` makes it smaller.
     #[schema(value_type = std::collections::BTreeMap<String, String>)]
     gaps: BTreeMap<&'static str, String>,
-    /// Calls at once.
+    /// Calls in flight at most.
     in_flight: u32,
-    /// How much longer one call may be on its way to the service than another.
+    /// Network jitter that is allowed for: it is added to every gap and window.
     slack: String,
     timeout: Option<String>,
     group: Option<String>,
-    /// Failures in a row after which it rests.
+    /// Failures in a row that start a cooldown.
     fail_after: u32,
-    /// Calls that may wait on it.
+    /// Calls that may wait on the lane.
     max_waiting: u32,
 }
 

@@ -1,4 +1,4 @@
-//! `Prefer: wait`: a response that is held back until there is more to tell (RFC 7240).
+//! `Prefer: wait`: a response that is held back until a job is finished (RFC 7240).
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ const LONGEST_WAIT: u64 = 300;
 
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
-/// How long the caller would rather wait than have an early response.
+/// The time for which the caller prefers to wait.
 pub(crate) fn preferred_wait(headers: &HeaderMap) -> Option<Duration> {
     let said = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
     let mut words = said.flat_map(|said| said.split([',', ';']));
@@ -20,7 +20,7 @@ pub(crate) fn preferred_wait(headers: &HeaderMap) -> Option<Duration> {
     seconds.map(|seconds| Duration::from_secs(seconds.min(LONGEST_WAIT)))
 }
 
-/// Tells the caller for how long its preference was followed.
+/// Tells the caller the wait that was applied.
 pub(crate) fn applied(headers: &mut HeaderMap, wait: Option<Duration>) {
     if let Some(wait) = wait {
         let applied = HeaderValue::from_str(&format!("wait={}", wait.as_secs()));

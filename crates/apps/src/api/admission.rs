@@ -1,4 +1,4 @@
-//! What became of a submitted job, as the API shows it.
+//! Admissions: how a submitted job was received.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -10,46 +10,46 @@ use utoipa::ToSchema;
 use super::moment::wall;
 use super::problem::{Problem, not_submitted};
 
-/// What became of a submitted job.
+/// How a submitted job was received.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Admission)]
 pub struct Admitted {
-    /// Its number; nothing if it was refused.
+    /// The job's number; `null` if it was refused.
     pub job: Option<u64>,
     #[schema(value_type = AdmissionWord)]
     /// `accepted`, `joined`, `replaced` or `refused`.
     pub admission: &'static str,
-    /// When to try again, if that may help.
+    /// When to retry, if a later attempt may be accepted.
     pub retry_at: Option<String>,
     /// Why it was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
-    /// Its report, if that was waited for and came.
+    /// Its report, if the request waited for it and the job finished in time.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<crate::api::JobDoc>)]
     pub report: Option<Arc<Report>>,
-    /// How long its own caller wanted to wait at most.
+    /// The caller's own deadline, counted from the submission.
     #[serde(skip)]
     pub time_limit: Option<Duration>,
 }
 
-/// `accepted`: a new job. `joined`: the same work is under way. `replaced`: the waiting job has the
-/// new payload. `refused`: nothing was done.
+/// `accepted`: a new job. `joined`: an unfinished job is the same work. `replaced`: a waiting job has
+/// the new payload. `refused`: no job was made or changed.
 #[derive(ToSchema)]
 #[schema(rename_all = "snake_case")]
 pub enum AdmissionWord {
     /// A new job.
     Accepted,
-    /// The same work is under way.
+    /// An unfinished job is the same work.
     Joined,
     /// A waiting job has the new payload.
     Replaced,
-    /// Nothing was done.
+    /// No job was made or changed.
     Refused,
 }
 
 impl Admitted {
-    /// The admission of one job, or the problem that a lone job is refused with.
+    /// The admission of one job, or the problem that says why it was refused.
     pub fn of(told: Result<Admission, NotSubmitted>, now: SystemTime) -> Result<Admitted, Problem> {
         let (job, admission) = match told {
             Ok(Admission::Accepted(job)) => (job, "accepted"),
@@ -78,7 +78,7 @@ impl Admitted {
         })
     }
 
-    /// One that was refused, among others that were not.
+    /// A job of a list that was refused.
     pub fn refused(problem: Problem) -> Admitted {
         let retry_at = problem.retry_at().map(str::to_string);
         Admitted {

@@ -1,4 +1,4 @@
-//! Bodies of requests: JSON, no larger than allowed, there in time, and in all no more than fits.
+//! Request bodies: JSON, bounded in size and time, and bounded in memory over all requests.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use super::problem::{ApiResult, Problem};
 
 /// How long a body may take to arrive.
 const WITHIN: Duration = Duration::from_secs(30);
-/// All bodies together may take the room of so many of the largest.
+/// Memory for all bodies, in bodies of the largest size.
 const AT_ONCE: usize = 8;
-/// Room is counted in steps of this. The first is free: connections are bounded themselves, and those
-/// who say little must not wait for those who say much.
+/// Room is counted in steps of this. The first step is free: connections are bounded themselves, and
+/// small requests must not wait for large ones.
 const STEP: usize = 16 << 10;
-/// When to try again that found no room: bodies do not stay.
+/// The `Retry-After` of a body that found no room: other bodies leave soon.
 const SOON: Duration = Duration::from_secs(1);
 
-/// How large bodies may be, one and all.
+/// The bounds of one body, and of all together.
 #[derive(Clone, Debug)]
 pub struct Bodies {
     most: usize,
@@ -47,16 +47,16 @@ impl Deref for Sent {
 }
 
 impl Bodies {
-    /// No body is larger than `most` bytes.
+    /// Bodies of at most `most` bytes each.
     pub fn new(most: usize) -> Bodies {
         let steps = most.div_ceil(STEP).saturating_mul(AT_ONCE).min(Semaphore::MAX_PERMITS);
         Bodies { most, room: Arc::new(Semaphore::new(steps)) }
     }
 
-    /// The body of a request, if it is as it should be.
+    /// Reads the JSON body of a request.
     pub async fn json(&self, request: Request<Body>, now: SystemTime) -> ApiResult<Sent> {
         if !is_json(request.headers()) {
-            let detail = "send JSON, as `Content-Type: application/json` says";
+            let detail = "the body must be JSON, sent with `Content-Type: application/json`";
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", detail));
         }
         let all = self.all(request.into_body(), now);
@@ -75,7 +75,7 @@ impl Bodies {
             if size > self.most {
                 return Err(self.too_large());
             }
-            // Counted as it comes: whoever announces much and sends nothing takes nothing.
+            // Counted as it arrives: a client that announces much and sends nothing takes no room.
             while size > (sent.room.len() + 1) * STEP {
                 let step = self.room.clone().try_acquire_owned();
                 sent.room.push(step.map_err(|_| no_room(now))?);
@@ -86,13 +86,13 @@ impl Bodies {
     }
 
     fn too_large(&self) -> Problem {
-        let detail = format!("a body has at most {} bytes: send less at a time", self.most);
+        let detail = format!("the body is larger than {} bytes: send less at a time", self.most);
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail)
     }
 }
 
 fn no_room(now: SystemTime) -> Problem {
-    let detail = "too many large bodies at once: send it again in a moment";
+    let detail = "too many large bodies at once: retry in a moment";
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail).later(Some(now + SOON), now)
 }
 
@@ -102,10 +102,10 @@ fn is_json(headers: &HeaderMap) -> bool {
     said.eq_ignore_ascii_case("application/json")
 }
 
-/// Reads JSON; a mistake is told with its place.
+/// Parses JSON. An error names the line and column.
 pub fn read<T: DeserializeOwned>(body: &[u8]) -> ApiResult<T> {
     serde_json::from_slice(body).map_err(|error| {
-        let detail = format!("the body is not what is expected here: {error}");
+        let detail = format!("invalid body: {error}");
         match error.classify() {
             serde_json::error::Category::Data => Problem::unprocessable(detail),
             _ => Problem::malformed(detail),
@@ -141,7 +141,7 @@ mod tests {
         let refused = send(&bodies, STEP + 1).await.expect_err("there is none left");
         assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(refused.retry_at(), Some("1970-01-01T00:00:01.000Z"));
-        assert!(send(&bodies, STEP).await.is_ok(), "who says little needs no room");
+        assert!(send(&bodies, STEP).await.is_ok(), "small requests need no room");
         held.pop();
         assert_eq!(send(&bodies, 5 * STEP).await.expect("there is room again").len(), 5 * STEP);
     }

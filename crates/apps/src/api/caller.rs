@@ -1,25 +1,25 @@
-//! Callers: who asks, and what its token allows.
+//! Callers: clients of the daemon, and the role of their token.
 
 use std::sync::Arc;
 
 use axum::http::header::HeaderName;
 
-/// For callers whose `Authorization` is meant for the service behind the relay.
+/// A token header for clients of the relay, whose `Authorization` is meant for the upstream.
 pub const TOKEN: HeaderName = HeaderName::from_static("paceline-token");
 
-/// What a token allows; each includes the ones before.
+/// The role of a token. Each role includes the ones before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// To look.
+    /// Reads.
     Read,
-    /// To submit, cancel and retry, to use permits and the relay, to run services, to pause lanes.
+    /// Submits, cancels and retries jobs, uses permits and the relay, runs services, pauses lanes.
     Operate,
-    /// To change limits, and to make the engine forget what it learned.
+    /// Changes limits, and resets lanes and services.
     Admin,
 }
 
 impl Role {
-    /// Its name everywhere.
+    /// The name in configuration files and messages.
     pub const fn name(self) -> &'static str {
         match self {
             Role::Read => "read",
@@ -28,17 +28,17 @@ impl Role {
         }
     }
 
-    /// All of them.
+    /// All roles.
     pub const ALL: [Role; 3] = [Role::Read, Role::Operate, Role::Admin];
 }
 
-/// Who asks.
+/// The client that sent a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// The name of the token.
     pub name: Arc<str>,
-    /// What its token allows.
+    /// The role of the token.
     pub role: Role,
-    /// The header in which the token came, which is for nobody else.
+    /// The header that held the token. The relay does not forward it.
     pub said_in: Option<HeaderName>,
 }

@@ -1,4 +1,4 @@
-//! What the routes of all tools share: the engine, and room for the bodies of requests.
+//! The state that the routes of all tools share: the engine, and room for request bodies.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -21,7 +21,7 @@ impl Handle {
         Handle { pace, bodies: Bodies::new(max_body) }
     }
 
-    /// The JSON body of a request, within its bounds.
+    /// Reads the JSON body of a request, within the bounds.
     pub async fn json(&self, request: Request<Body>) -> ApiResult<Sent> {
         self.bodies.json(request, self.pace.now()).await
     }

@@ -11,20 +11,20 @@ use utoipa::{PartialSchema, ToSchema};
 
 use super::moment::stamp;
 
-/// A job: its report, or how it stands.
+/// A job: its report if it is finished, else its state.
 #[derive(ToSchema)]
 #[schema(as = Job)]
 #[expect(dead_code, reason = "it is only described")]
 pub struct JobDoc {
     job: u64,
     state: StateWord,
-    /// What its outcomes amount to, once it is finished.
+    /// The answer of a finished job.
     #[schema(required = false)]
     answer: AnswerWord,
-    /// Its coverage, lane by lane, once it is finished.
+    /// The calls of a finished job, lane by lane.
     calls: Vec<CallDoc>,
-    /// `true`: the job goes on for other callers, and this is what there was at the deadline of the
-    /// request that is answered.
+    /// `true`: the deadline of this request has passed, and the job continues for other callers. This
+    /// is its state at that deadline.
     #[schema(required = false)]
     partial: bool,
     #[schema(required = false)]
@@ -45,12 +45,12 @@ pub struct JobDoc {
     deadline_at: String,
     #[schema(required = false)]
     finished_at: String,
-    /// Why its calls wait, if they do.
+    /// Why its waiting calls wait.
     #[schema(required = false)]
     why: Vec<WhyView>,
 }
 
-/// What a call came to.
+/// A call and its outcome.
 #[derive(ToSchema)]
 #[schema(as = Call)]
 #[expect(dead_code, reason = "it is only described")]
@@ -59,10 +59,10 @@ pub struct CallDoc {
     outcome: OutcomeWord,
     #[schema(required = false)]
     conclusive: bool,
-    /// Why it was skipped.
+    /// The reason of a skip.
     #[schema(required = false)]
     reason: String,
-    /// `paused`, if its lane was paused and its `max_wait` did not reach to the end of that.
+    /// `paused` if the lane was paused and the call's `max_wait` ended before the pause did.
     #[schema(required = false)]
     cause: String,
     #[schema(required = false)]
@@ -73,31 +73,31 @@ pub struct CallDoc {
     start_within_ms: u64,
     #[schema(required = false)]
     priority: PriorityWord,
-    /// Why it failed: a short stable name.
+    /// The class of a failure: a short, stable name.
     #[schema(required = false)]
     class: String,
     #[schema(required = false)]
     retryable: bool,
-    /// For people.
+    /// The failure in words, for people.
     #[schema(required = false)]
     message: String,
-    /// The job that is the same work.
+    /// The number of the job that is the same work, for a `duplicate`.
     #[schema(required = false)]
     of: u64,
-    /// The lane it went to.
+    /// The lane that the call moved to, for a `moved` call.
     #[schema(required = false)]
     to: String,
-    /// Real requests.
+    /// Attempts that were sent.
     #[schema(required = false)]
     attempts: u32,
     #[schema(required = false)]
     waited_ms: u64,
     #[schema(required = false)]
     ran_ms: u64,
-    /// Whether the answer came from the cache.
+    /// `true` if the answer came from the cache.
     #[schema(required = false)]
     cached: bool,
-    /// What the worker brought. Of `http`: `status`, `headers`, and `body` or `body_base64`.
+    /// The worker's result. For `http`: `status`, `headers`, and `body` or `body_base64`.
     #[schema(required = false, value_type = Anything)]
     value: (),
 }
@@ -114,7 +114,7 @@ impl PartialSchema for Anything {
 
 impl ToSchema for Anything {}
 
-/// What became of a job.
+/// The state of a job.
 #[derive(ToSchema)]
 #[schema(rename_all = "lowercase")]
 pub enum StateWord {
@@ -126,7 +126,7 @@ pub enum StateWord {
     Cancelled,
 }
 
-/// What the outcomes amount to.
+/// The answer of a job: what its outcomes amount to.
 #[derive(ToSchema)]
 #[schema(rename_all = "lowercase")]
 pub enum AnswerWord {
@@ -136,7 +136,7 @@ pub enum AnswerWord {
     Inconclusive,
 }
 
-/// What a call came to.
+/// The outcome of a call.
 #[derive(ToSchema)]
 #[schema(rename_all = "lowercase")]
 pub enum OutcomeWord {
@@ -149,27 +149,27 @@ pub enum OutcomeWord {
     Moved,
 }
 
-/// Why a call waits (W3).
+/// Why a call waits.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Why)]
 pub struct WhyView {
-    /// Which call of the job.
+    /// The number of the call within the job.
     call: u16,
     #[schema(value_type = String)]
     lane: Arc<str>,
-    /// What it waits for in the first place.
+    /// The main reason.
     #[schema(value_type = Reason)]
     reason: &'static str,
-    /// Until then at least, where that is known.
+    /// The earliest moment at which this reason ends, if it is known.
     until: Option<String>,
-    /// Calls that go before it on its lane, counted up to 1,000.
+    /// Calls ahead of it on its lane, counted up to 1,000.
     ahead: usize,
-    /// What else keeps it.
+    /// Further reasons.
     #[schema(value_type = Vec<Reason>)]
     also: Vec<&'static str>,
 }
 
-/// What a call waits for.
+/// The reason why a call waits.
 #[derive(ToSchema)]
 #[schema(rename_all = "snake_case")]
 pub enum Reason {
@@ -202,7 +202,7 @@ pub fn whys(pace: &Paceline, whys: &[(u16, Why)]) -> Vec<WhyView> {
     whys.iter().map(view).collect()
 }
 
-/// `interactive`, `rss`, `completion` or `background`, which it is if it is not said.
+/// `interactive`, `rss`, `completion` or `background`. Default: `background`.
 #[derive(ToSchema)]
 #[schema(rename_all = "lowercase")]
 pub enum PriorityWord {

@@ -1,4 +1,4 @@
-//! What went wrong, as `application/problem+json` (RFC 9457).
+//! Problems: errors of the API as `application/problem+json` (RFC 9457).
 
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
@@ -14,45 +14,45 @@ use utoipa::{PartialSchema, ToSchema};
 
 use super::moment::stamp;
 
-/// When to try again where no moment is known: programs that are told nothing try again at once.
+/// The `Retry-After` of a response that knows no moment. Without the header, clients retry at once.
 const UNKNOWN: Duration = Duration::from_secs(30);
 
-/// The reason of a request that would not wait for a paused lane. Its answer names no moment: only
-/// an operator ends a pause, and trying again does not.
+/// The reason of a request that would not wait for a paused lane. Its response has no `Retry-After`:
+/// only an operator ends a pause.
 const PAUSED: &str = "paused";
 
-/// The reason of a job for which there is no room. Where no moment is named, the lane is paused or
-/// only running calls hold it.
+/// The reason of a job for which there is no room. Without a moment, the lane is paused or full of
+/// running calls.
 const ROOM: &str = "room";
 
-/// What went wrong. Boxed, because answers are mostly good.
+/// An error of the API. Boxed, because results are mostly `Ok`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(transparent)]
 pub struct Problem(Box<Details>);
 
-/// What went wrong.
+/// An error (RFC 9457).
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
 struct Details {
-    /// What the status means.
+    /// The name of the status.
     #[schema(value_type = String)]
     title: Cow<'static, str>,
-    /// The status of the answer.
+    /// The status of the response.
     status: u16,
-    /// A word that programs may rely on.
+    /// A stable word for programs.
     #[schema(value_type = String)]
     reason: Cow<'static, str>,
-    /// For people: what is wrong, and what to do about it.
+    /// A sentence for people: what is wrong, and what to do about it.
     detail: String,
-    /// The lane that it is about.
+    /// The lane in question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     lane: Option<String>,
-    /// The job that it is about.
+    /// The job in question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     job: Option<u64>,
-    /// When to try again.
+    /// When to retry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     retry_at: Option<String>,
-    /// How long it would take.
+    /// How long the wait would be, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     wait_ms: Option<u64>,
     #[serde(skip)]
@@ -67,7 +67,7 @@ impl PartialSchema for Problem {
 
 impl ToSchema for Problem {}
 
-/// An answer, or what went wrong.
+/// The result of a route.
 pub type ApiResult<T> = Result<T, Problem>;
 
 impl Problem {
@@ -121,18 +121,18 @@ impl Problem {
     pub fn paused(lane: &str) -> Problem {
         let name = shown(lane);
         let detail =
-            format!("the lane `{name}` is paused: `paceline lane resume {name}` ends that");
+            format!("the lane `{name}` is paused: resume it with `paceline lane resume {name}`");
         Problem::new(StatusCode::TOO_MANY_REQUESTS, PAUSED, detail).about(lane)
     }
 
-    /// Names the lane that it is about.
+    /// Names the lane in question.
     #[must_use]
     pub fn about(mut self, lane: &str) -> Problem {
         self.0.lane = Some(shown(lane));
         self
     }
 
-    /// Names the job that it is about.
+    /// Names the job in question.
     #[must_use]
     pub fn about_job(mut self, job: JobId) -> Problem {
         self.0.job = Some(job.0);
@@ -146,7 +146,7 @@ impl Problem {
         self
     }
 
-    /// Worth trying again then. `now` is the wall clock's.
+    /// Says when to retry. `now` is the wall clock's.
     #[must_use]
     pub fn later(mut self, at: Option<SystemTime>, now: SystemTime) -> Problem {
         if let Some(at) = at {
@@ -156,22 +156,22 @@ impl Problem {
         self
     }
 
-    /// When to try again, if a moment is known.
+    /// When to retry, if a moment is known.
     pub fn retry_at(&self) -> Option<&str> {
         self.0.retry_at.as_deref()
     }
 
-    /// The problem as text, from which `of` makes it again.
+    /// The problem as text, to be read back by [`of`](Problem::of).
     pub fn remembered(&self) -> String {
         serde_json::to_string(self).expect("plain words are JSON")
     }
 
-    /// A problem that was remembered.
+    /// Reads a problem that [`remembered`](Problem::remembered) wrote.
     pub fn of(remembered: &str) -> Problem {
         serde_json::from_str(remembered).unwrap_or_else(|_| Problem::unprocessable(remembered))
     }
 
-    /// The word that programs may rely on.
+    /// The stable word for programs.
     pub fn reason(&self) -> &str {
         &self.0.reason
     }
@@ -182,7 +182,7 @@ impl Problem {
     }
 }
 
-/// Outside text as it may stand in a sentence: bounded.
+/// Text from outside, cut to 100 characters for use in a message.
 pub fn shown(text: &str) -> String {
     text.chars().take(100).collect()
 }
@@ -219,7 +219,7 @@ impl From<FollowError> for Problem {
     }
 }
 
-/// Why a job is not under way.
+/// The problem of a job that was not submitted.
 pub fn not_submitted(error: &NotSubmitted, now: SystemTime) -> Problem {
     let detail = error.to_string();
     match error {
@@ -270,7 +270,7 @@ fn submit_error(error: &SubmitError) -> Problem {
     }
 }
 
-/// Why a job is not retried.
+/// The problem of a job that was not retried.
 pub fn not_retried(error: &RetryError) -> Problem {
     let detail = error.to_string();
     match error {
@@ -286,7 +286,7 @@ pub fn not_retried(error: &RetryError) -> Problem {
     }
 }
 
-/// Why the limits of a lane are not changed.
+/// The problem of limits that were not changed.
 pub fn not_changed(error: &ChangeError, lane: &str) -> Problem {
     match error {
         ChangeError::Unknown(_) => Problem::no_lane(lane),

@@ -1,4 +1,4 @@
-//! Turns: what permits and the relay share while somebody waits for a lane.
+//! Turns: code that permits and the relay share while a client waits for a lane.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use paceline::{Job, JobId, NotSubmitted, Paceline, Report, Span};
 use super::handle::Handle;
 use super::problem::{ApiResult, Problem, not_submitted, shown};
 
-/// Whoever would not wait at all still has to be looked at.
+/// The least time to wait: a call that may not wait at all still needs one turn of the engine.
 pub const AT_ONCE: Span = Span::millis(100);
 
-/// A job that is withdrawn if whoever asked for it goes away.
+/// A job that is cancelled when its client disconnects.
 pub struct Leaving {
     pace: Paceline,
     job: JobId,
@@ -26,7 +26,7 @@ impl Leaving {
         Leaving { pace: pace.clone(), job, stays: false }
     }
 
-    /// From here on it goes its own way.
+    /// Keeps the job, whether or not its client stays.
     pub fn stay(mut self) -> JobId {
         self.stays = true;
         self.job
@@ -41,7 +41,7 @@ impl Drop for Leaving {
     }
 }
 
-/// A span of the caller's, within its bound.
+/// Reads a span from a request, within its bound.
 pub fn bounded(what: &str, text: Option<&str>, normal: Span, most: Span) -> ApiResult<Span> {
     let Some(text) = text else { return Ok(normal) };
     match text.parse::<Span>() {
@@ -51,7 +51,7 @@ pub fn bounded(what: &str, text: Option<&str>, normal: Span, most: Span) -> ApiR
     }
 }
 
-/// Submits a job that somebody waits for; it is withdrawn if that somebody leaves.
+/// Submits a job for a client that waits. The job is cancelled if the client disconnects.
 pub async fn enter(
     handle: &Handle,
     lane: &str,
@@ -66,20 +66,20 @@ pub async fn enter(
     Ok((Leaving::new(&handle.pace, following.id()), following.report()))
 }
 
-/// Why a turn never came.
+/// The problem of a client whose turn never came.
 pub async fn missed(handle: &Handle, lane: &str, report: &Report) -> Problem {
     let lanes = handle.pace.lanes().await.unwrap_or_default();
     let status = lanes.iter().find(|it| *it.name == *lane);
     let paused = status.is_some_and(|it| it.paused);
     let now = handle.pace.now();
     let limited = |reason, wait| {
-        let detail = format!("`{}` had no place in time", shown(lane));
+        let detail = format!("`{}` had no free slot in time", shown(lane));
         let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, reason, detail);
         problem.about(lane).waiting(wait)
     };
     let problem = match report.calls.first().map(|call| &call.outcome) {
         Some(CallOutcome::Skipped(Skip::Paused { .. })) => return Problem::paused(lane),
-        // Its time may have run out before the pause had lasted that long; the remedy is the same.
+        // Its time may have run out before the pause lasted `max_wait`; the remedy is the same.
         Some(CallOutcome::Skipped(_)) if paused => return Problem::paused(lane),
         Some(CallOutcome::Skipped(Skip::MaxWait { wait, .. })) => {
             return limited("max_wait", Some(*wait)).later(Some(now + Duration::from(*wait)), now);
@@ -90,11 +90,11 @@ pub async fn missed(handle: &Handle, lane: &str, report: &Report) -> Problem {
             Problem::new(StatusCode::BAD_GATEWAY, "failed", detail).about(lane)
         }
         _ => {
-            let detail = "it was cancelled".to_string();
+            let detail = "the job was cancelled".to_string();
             Problem::new(StatusCode::CONFLICT, "cancelled", detail).about(lane)
         }
     };
-    // When the lane opens next is the best guess at when to come again.
+    // The next opening of the lane is the best guess at when to retry.
     let open_at = status.filter(|_| !paused).map(|it| handle.pace.wall(it.open_at));
     problem.later(open_at, now)
 }

@@ -98,7 +98,7 @@ impl Receiving<'_, '_> {
             }
             if decoder.is_none() && total.is_some_and(|total| part.length > total) {
                 part.discard();
-                return Err(permanent("range", "more bytes came than were announced"));
+                return Err(permanent("range", "the server sent more bytes than it announced"));
             }
             part.keep_up().await?;
         }
@@ -135,7 +135,7 @@ impl Receiving<'_, '_> {
         let asked = get.segments > 1 && !task.unsplit;
         let range = content_range(&exchange.headers).filter(|range| range.from == 0 && asked);
         let Some(range) = range else {
-            let message = "a part of the file came, but all of it was asked for";
+            let message = "the server sent a part of the file, but the whole file was requested";
             return Err(permanent("range", message));
         };
         let note = self.splits(exchange, version);
@@ -206,7 +206,7 @@ impl Receiving<'_, '_> {
         {
             part.discard();
             let found = data_encoding::HEXLOWER.encode(&found);
-            let message = format!("its checksum is {found}, not {expected}");
+            let message = format!("checksum mismatch: got {found}, expected {expected}");
             return Err(permanent("checksum", &message));
         }
         let _room = get.saver.room().await;
@@ -258,7 +258,7 @@ fn continued(exchange: &Exchange, version: &Version, part: Part) -> Result<(Part
         Some(range) if same => Ok((part, range.to + 1)),
         _ => {
             part.discard();
-            let message = "the rest of the file does not fit its beginning: starting over";
+            let message = "the rest of the file does not match its beginning: starting over";
             Err(transient("changed", message))
         }
     }

@@ -57,7 +57,7 @@ pub enum ChecksumError {
         found: usize,
     },
     /// The length is nobody's.
-    #[error("no checksum has {0} hex digits: 32, 40, 56, 64, 96 and 128 are known")]
+    #[error("no checksum algorithm has {0} hex digits: expected 32, 40, 56, 64, 96 or 128")]
     Unknown(usize),
     /// One of the characters is not among `0` to `9` and `a` to `f`.
     #[error("`{0}` is not made of hex digits: copy the checksum again, base64 is not read")]

@@ -63,7 +63,9 @@ pub enum UrlError {
     #[error("`{0}` cannot be fetched: only http and https can")]
     Scheme(String),
     /// Two URLs with a space between them would be taken for one.
-    #[error("`{0}` has a URL behind a space: put a tab between mirrors, or each on its own line")]
+    #[error(
+        "`{0}` has a second URL after a space: separate mirrors by tabs, or write each on its own line"
+    )]
     Several(String),
     /// It cannot be read at all.
     #[error("`{text}` is not a URL: {why}")]
@@ -182,8 +184,8 @@ mod tests {
         check("https://a b/", "`https://a b/` is not a URL: invalid international domain name");
         check(
             "https://a/x https://b/x",
-            "`https://a/x https://b/x` has a URL behind a space: put a tab between mirrors, \
-             or each on its own line",
+            "`https://a/x https://b/x` has a second URL after a space: separate mirrors by tabs, \
+            or write each on its own line",
         );
         assert_eq!(url_of(&format!("https://a/{}", "x".repeat(70_000))), Err(UrlError::Long));
     }

@@ -51,8 +51,8 @@ pub enum FetchError {
     Directory(PathBuf, #[source] std::io::Error),
     /// Somebody else is at work there.
     #[error(
-        "another program fetches into `{}`{}: wait for its end, or choose another directory \
-         with `-d`",
+        "another program fetches into `{}`{}: wait until it ends, or choose another directory \
+        with `-d`",
         .0.display(), .1.map(|pid| format!(" (process {pid})")).unwrap_or_default()
     )]
     InUse(PathBuf, Option<u32>),
@@ -251,7 +251,8 @@ impl Run {
             first
         });
         for item in crowd {
-            let message = format!("more than {MOST_DOUBLES} checksums for one file");
+            let message =
+                format!("more than {MOST_DOUBLES} entries with different checksums for one file");
             self.leave(&item, Plan::Fail(message));
         }
         self.progress.add_listed(items.len() as u64);
@@ -315,8 +316,8 @@ impl Run {
             Plan::Fail(message) => ("name", String::new(), message),
             Plan::Exists(target) => {
                 let message = format!(
-                    "`{target}` exists and is not what this would fetch: move it away, or allow it \
-                     to be replaced with `--overwrite`"
+                    "`{target}` exists with other contents: move it away, or replace it with \
+                    `--overwrite`"
                 );
                 ("exists", target, message)
             }
@@ -389,7 +390,7 @@ impl Run {
             let message = match end {
                 End::Deadline => {
                     self.summary.deferred += 1;
-                    "the time was over"
+                    "the deadline passed"
                 }
                 End::Complete | End::Interrupted => {
                     self.summary.parked += 1;

@@ -43,10 +43,7 @@ pub(super) enum Wish {
 /// Why a complete file has no name.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SaveError {
-    #[error(
-        "`{0}` exists and is something else: move it away, or allow it to be replaced with \
-         `--overwrite`"
-    )]
+    #[error("`{0}` exists with other contents: move it away, or replace it with `--overwrite`")]
     Exists(String),
     #[error("cannot write: {0}")]
     Disk(#[from] io::Error),

@@ -211,7 +211,7 @@ fn what_went_wrong(report: &Report) -> Came {
     match failure {
         // It was tried as often as the user wants: trying the whole file again adds nothing.
         Some(failure) => Came::Failed(Failure { retryable: false, ..failure }),
-        None => permanent("throttled", "the host stays closed"),
+        None => permanent("throttled", "the host kept throttling requests"),
     }
 }
 
@@ -271,7 +271,8 @@ impl Attempt<'_> {
         let (folder, _) = split(&piece.task.target);
         let folder = get.directory.folder(folder)?;
         let file = existing(&folder, &Part::name(&piece.task.part))?;
-        let file = file.ok_or_else(|| permanent("changed", "its file is gone: starting over"))?;
+        let file =
+            file.ok_or_else(|| permanent("changed", "the partial file is gone: starting over"))?;
         self.obey_piece().await?;
         let span =
             Span::Of { from: piece.from, to: Some(piece.to), etag: Some(piece.etag.clone()) };
@@ -283,10 +284,13 @@ impl Attempt<'_> {
             StatusCode::PARTIAL_CONTENT => self.receive_piece(piece, exchange, file).await,
             status if is_redirect(status) => {
                 get.client.discard(url, exchange).await;
-                Err(permanent("changed", "the file has moved on the server: starting over"))
+                Err(permanent(
+                    "changed",
+                    "the server now redirects the file elsewhere: starting over",
+                ))
             }
             StatusCode::OK | StatusCode::RANGE_NOT_SATISFIABLE => {
-                let message = "the file on the server is another one now: starting over";
+                let message = "the file has changed on the server: starting over";
                 Err(permanent("changed", message))
             }
             status => {
@@ -309,14 +313,17 @@ impl Attempt<'_> {
             (range.from, range.to, range.total) == (piece.from, piece.to, Some(piece.total))
         });
         if !fits || etag.as_ref() != Some(&piece.etag) {
-            return Err(permanent("changed", "a piece of the file does not fit: starting over"));
+            return Err(permanent(
+                "changed",
+                "a piece of the file does not match the rest: starting over",
+            ));
         }
         let length = piece.to - piece.from + 1;
         let reading = get.progress.begin(call.attempt(), &piece.task.target, 0, Some(length));
         let mut at = piece.from;
         while let Some(bytes) = get.client.piece(url, &mut exchange).await? {
             if at + bytes.len() as u64 > piece.to + 1 {
-                return Err(permanent("range", "more bytes came than were asked for"));
+                return Err(permanent("range", "the server sent more bytes than were requested"));
             }
             get.rate.pay(bytes.len()).await;
             reading.received(bytes.len());

@@ -26,7 +26,10 @@ pub(super) fn settled(report: &Report) -> Settled {
                 }
             },
             CallOutcome::Failed(found) if &*found.class == "throttled" => {
-                let message = format!("`{}` had enough of us too often", call.lane);
+                let message = format!(
+                    "`{}` throttled this file more than 20 times; left for the next run",
+                    call.lane
+                );
                 deferred = Some(("throttled", message));
             }
             CallOutcome::Failed(found) => failure = Some(found.clone()),
@@ -40,7 +43,7 @@ pub(super) fn settled(report: &Report) -> Settled {
                 deferred = Some(("closed", message));
             }
             CallOutcome::Skipped(_) | CallOutcome::Cancelled => {
-                deferred = deferred.or(Some(("withdrawn", "not asked for".to_string())));
+                deferred = deferred.or(Some(("withdrawn", "not requested".to_string())));
             }
             CallOutcome::Empty | CallOutcome::Duplicate { .. } | CallOutcome::Moved { .. } => {}
         }
@@ -48,7 +51,9 @@ pub(super) fn settled(report: &Report) -> Settled {
     match (failure, deferred) {
         (_, Some((class, message))) => Settled::Deferred(class, message),
         (Some(failure), None) => Settled::Failed(failure),
-        (None, None) => Settled::Failed(Failure::permanent("nothing").because("no answer came")),
+        (None, None) => Settled::Failed(
+            Failure::permanent("nothing").because("the job ended without a response"),
+        ),
     }
 }
 

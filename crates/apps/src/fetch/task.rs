@@ -136,9 +136,9 @@ pub enum How {
 /// Why a redirect is not followed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum RedirectError {
-    #[error("it leads back to `{0}`: a loop")]
+    #[error("redirect loop: it leads back to `{0}`")]
     Loop(String),
-    #[error("more than {MOST_REDIRECTS} redirects, the last to `{0}`")]
+    #[error("more than {MOST_REDIRECTS} redirects; the last led to `{0}`")]
     Many(String),
     #[error(transparent)]
     Address(#[from] http::RedirectError),

@@ -132,7 +132,9 @@ pub enum WarcError {
         source: io::Error,
     },
     /// The body was another one when it was read again, or shorter than told.
-    #[error("the body of `{url}` changed while it was read: leave its file alone until it is kept")]
+    #[error(
+        "the body of `{url}` changed while it was archived: do not change its file during the run"
+    )]
     BodyChanged {
         /// Its address.
         url: String,

@@ -257,7 +257,7 @@ impl<'a> Attempt<'a> {
             // It is about to be withdrawn, and this attempt with it.
             ended.await;
         }
-        Err(permanent("left", "an earlier run has left it"))
+        Err(permanent("left", "the job was left by an earlier run"))
     }
 
     /// Sends one request.
@@ -266,8 +266,8 @@ impl<'a> Attempt<'a> {
         url: &Url,
         request: Option<Request<Upload>>,
     ) -> Result<Exchange, Came> {
-        let request =
-            request.ok_or_else(|| permanent("address", "HTTP has no way to say this address"))?;
+        let request = request
+            .ok_or_else(|| permanent("address", "the URL cannot be sent in an HTTP request"))?;
         let attempt = self.get.client.begin(self.call, url).await?;
         self.get.progress.sent();
         Ok(attempt.send(request).await?)
@@ -289,7 +289,7 @@ impl<'a> Attempt<'a> {
             (StatusCode::NOT_MODIFIED, Some(have)) => self.unchanged(have),
             (StatusCode::RANGE_NOT_SATISFIABLE, _) if half.is_some() => {
                 half.into_iter().for_each(Part::discard);
-                transient("changed", "the file on the server is another one now: starting over")
+                transient("changed", "the file has changed on the server: starting over")
             }
             _ if is_redirect(status) => match self.task.redirected(url, led_to) {
                 Ok((task, to)) => Came::Moved(Box::new(task), to),
@@ -313,7 +313,7 @@ impl<'a> Attempt<'a> {
                     ..standing
                 }))
             }
-            Ok(None) => transient("gone", "the file was there and is gone"),
+            Ok(None) => transient("gone", "the file has disappeared from disk"),
             Err(error) => error.into(),
         }
     }

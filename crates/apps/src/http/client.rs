@@ -135,7 +135,7 @@ impl Client {
         request: Request<Upload>,
     ) -> Result<Exchange, HttpError> {
         let send = connection.send(request);
-        let sent = within(self.patience.first_byte, "waiting for an answer", send).await;
+        let sent = within(self.patience.first_byte, "waiting for a response", send).await;
         self.judged(url, sent)
     }
 

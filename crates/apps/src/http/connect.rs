@@ -192,7 +192,7 @@ async fn tunnel(
     let mut answer = Vec::with_capacity(256);
     while !answer.ends_with(b"\r\n\r\n") {
         if answer.len() >= LONGEST_PROXY_HEAD {
-            return Err(HttpError::Proxy("its answer has no end".to_string()));
+            return Err(HttpError::Proxy("the head of its response is incomplete".to_string()));
         }
         // Byte by byte: what follows the head belongs to the tunnel.
         answer.push(stream.read_u8().await.map_err(HttpError::Connect)?);

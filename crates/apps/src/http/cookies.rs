@@ -54,19 +54,19 @@ pub enum WrongCookie {
     #[error("the second and fourth fields must be `TRUE` or `FALSE`")]
     Flag,
     /// Not a moment.
-    #[error("the fifth field is not a moment: write seconds since 1970, or 0 for a session")]
+    #[error("the fifth field is not a time: write seconds since 1970, or 0 for a session cookie")]
     Expiry,
     /// A name or value that would break the header.
-    #[error("the name or value holds a sign that no cookie can carry")]
+    #[error("the name or value has a character that cookies cannot contain")]
     Sign,
     /// Too long.
     #[error("the cookie is longer than 8 KiB, which no server takes")]
     Long,
     /// Too many.
-    #[error("more than 50000 cookies: keep those of the hosts that you ask")]
+    #[error("more than 50000 cookies: keep only those of the hosts you fetch from")]
     Many,
     /// Too large.
-    #[error("the file is larger than 16 MiB: keep the cookies of the hosts that you ask")]
+    #[error("the file is larger than 16 MiB: keep only the cookies of the hosts you fetch from")]
     Large,
 }
 

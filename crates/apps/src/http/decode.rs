@@ -32,7 +32,7 @@ pub struct Decoder {
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
     /// A coding that is not known.
-    #[error("the coding `{coding}` is not known: fetch without `--decode`")]
+    #[error("unknown content coding `{coding}`: fetch without `--decode`")]
     Unknown {
         /// Its name, shortened.
         coding: String,
@@ -47,13 +47,13 @@ pub enum DecodeError {
         most: u64,
     },
     /// A small body that would become an enormous one.
-    #[error("the body is a bomb: more than 1000 times its size when decoded")]
+    #[error("the decoded body is more than 1000 times larger than the compressed one")]
     Bomb,
     /// The end is missing.
-    #[error("the body ends before its coding does")]
+    #[error("the compressed body is truncated")]
     Truncated,
     /// Not what its coding says.
-    #[error("the body is not what its coding says, or it is damaged")]
+    #[error("the compressed body is damaged, or in another coding")]
     Corrupt,
     /// The decoded bytes cannot be written.
     #[error("the decoded body cannot be written")]

@@ -13,19 +13,19 @@ pub enum HttpError {
     #[error("no address for `{0}`: {1}")]
     Resolve(String, io::Error),
     /// The name leads to an address that may not be asked.
-    #[error("`{0}` is in a private network, and no lane's `url` says that it may be asked")]
+    #[error("`{0}` is in a private network, and no lane's `url` allows requests to it")]
     Private(String),
     /// Nobody listens, or the line broke before there was one.
     #[error("cannot connect: {0}")]
     Connect(io::Error),
     /// Encryption failed: a wrong certificate, or none that is trusted.
-    #[error("no trusted connection: {0}")]
+    #[error("the TLS connection failed: {0}")]
     Tls(String),
     /// The proxy refused.
     #[error("the proxy refused: {0}")]
     Proxy(String),
     /// The proxy wants a login.
-    #[error("the proxy wants a login: name it as in `http://USER:PASSWORD@HOST:PORT`")]
+    #[error("the proxy requires a login: write it as `http://USER:PASSWORD@HOST:PORT`")]
     ProxyLogin,
     /// The environment names a proxy that cannot be used.
     #[error(transparent)]
@@ -43,10 +43,10 @@ pub enum HttpError {
     #[error("the body is larger than {0} bytes")]
     Large(usize),
     /// The head of the answer is larger than anybody needs.
-    #[error("the answer's headers are too large")]
+    #[error("the response headers are too large")]
     Headers,
     /// What came is not HTTP.
-    #[error("the answer is not HTTP: {0}")]
+    #[error("the response is not HTTP: {0}")]
     NotHttp(String),
 }
 

@@ -66,10 +66,10 @@ pub enum WrongNetrc {
     #[error("a quote that is not closed on its line")]
     Quote,
     /// Not text.
-    #[error("not text: save the file as UTF-8, without control signs")]
+    #[error("not text: save the file as UTF-8, without control characters")]
     Text,
     /// Not for HTTP.
-    #[error("a login with a colon, which HTTP cannot send")]
+    #[error("a login name with a colon, which HTTP cannot send")]
     Colon,
     /// Too long.
     #[error("a word of more than 4 KiB")]

@@ -38,7 +38,7 @@ pub struct Proxy {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProxyError {
     /// No address.
-    #[error("`{variable}` is not the address of a proxy: write it like `http://host:3128`")]
+    #[error("`{variable}` is not a proxy address: write it like `http://host:3128`")]
     Address {
         /// Where it stands.
         variable: &'static str,
@@ -51,7 +51,7 @@ pub enum ProxyError {
     },
     /// A proxy of another kind.
     #[error(
-        "`{variable}` names a `{scheme}` proxy, and only `http` ones are supported: \
+        "`{variable}` names a `{scheme}` proxy, but only `http` proxies are supported: \
          unset it, or list the host in `no_proxy`"
     )]
     Scheme {

@@ -13,10 +13,10 @@ const LONGEST_LOCATION: usize = 8 << 10;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RedirectError {
     /// There is no address.
-    #[error("it leads nowhere: `location` is missing, too long, or no address")]
+    #[error("invalid redirect: `Location` is missing, too long, or not a URL")]
     Nowhere,
     /// The address is not one of HTTP.
-    #[error("it leads to `{0}`, which is neither http nor https")]
+    #[error("redirect to `{0}`, which is neither http nor https")]
     Scheme(String),
 }
 

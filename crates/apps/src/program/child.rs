@@ -87,7 +87,7 @@ impl Program {
         } else {
             " in PATH".to_string()
         };
-        let message = format!("no program `{name}`{place} that can be run");
+        let message = format!("no program `{name}`{place} that is executable");
         Err(Failure::permanent("program").because(&message))
     }
 }

@@ -37,7 +37,7 @@ pub(super) struct Alive;
 
 impl From<Alive> for Failed {
     fn from(_: Alive) -> Failed {
-        Failed::of(Failure::transient("alive").because("its process group does not end"))
+        Failed::of(Failure::transient("alive").because("its process group does not exit"))
     }
 }
 

@@ -94,7 +94,7 @@ impl Run {
             call.keep(&self.group_note, None).await?;
         }
         let Ok(status) = attended else {
-            let message = format!("not over in {}", paceline::Span::from(self.timeout));
+            let message = format!("still running after {}", paceline::Span::from(self.timeout));
             return Err(Failed::of(Failure::transient("timeout").because(&message)));
         };
         Ok(Over { status: status?, heard })
@@ -225,7 +225,7 @@ mod tests {
 
     #[tokio::test]
     async fn s3_a_group_that_does_not_end_is_a_failure_of_its_run_and_of_those_that_follow() {
-        const ALIVE: &str = "alive: its process group does not end";
+        const ALIVE: &str = "alive: its process group does not exit";
         let directory = tempfile::tempdir().expect("a directory");
         let pace = engine(directory.path(), NONE);
         let deaf = "trap '' TERM; (while :; do sleep 1; done) & echo left";

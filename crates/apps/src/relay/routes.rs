@@ -39,7 +39,7 @@ pub(super) async fn forward(
 ) -> ApiResult<Response> {
     let arrived = Instant::now();
     if matches!(*request.method(), Method::TRACE | Method::CONNECT) {
-        let detail = "an echo would show the secrets of the lane, and a tunnel is no request";
+        let detail = "`TRACE` would echo the secrets of the lane, and `CONNECT` opens a tunnel: neither is relayed";
         return Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method", detail));
     }
     let (lane, path) = destination(&request)?;
@@ -76,7 +76,7 @@ fn destination(request: &Request<Body>) -> ApiResult<(String, String)> {
     let rest = whole.strip_prefix("/to/").unwrap_or_default();
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let lane = percent_decode_str(&rest[..end]).decode_utf8();
-    let lane = lane.map_err(|_| Problem::malformed("the name of the lane is not UTF-8"))?;
+    let lane = lane.map_err(|_| Problem::malformed("the lane name is not UTF-8"))?;
     let path = match &rest[end..] {
         path if path.starts_with('/') => path.to_string(),
         query => format!("/{query}"),
@@ -87,7 +87,7 @@ fn destination(request: &Request<Body>) -> ApiResult<(String, String)> {
 fn nowhere(error: &AskError, lane: &str) -> Problem {
     match error {
         AskError::NoUrl(_) => {
-            let detail = format!("`{}` is no lane with a `url` to forward to", shown(lane));
+            let detail = format!("no lane named `{}` with a `url` to forward to", shown(lane));
             Problem::new(StatusCode::NOT_FOUND, "unknown_lane", detail).about(lane)
         }
         other => Problem::malformed(other.to_string()).about(lane),
@@ -102,7 +102,7 @@ fn terms(headers: &HeaderMap) -> ApiResult<(Priority, Span)> {
     let found = Priority::ALL.into_iter().find(|it| it.name().eq_ignore_ascii_case(said));
     let priority = found.ok_or_else(|| {
         let names = Priority::ALL.map(Priority::name).join(", ");
-        Problem::unprocessable(format!("`Paceline-Priority` is one of {names}"))
+        Problem::unprocessable(format!("`Paceline-Priority` must be one of {names}"))
     })?;
     Ok((priority, budget))
 }
@@ -148,6 +148,6 @@ fn broken_off(broken: &Broken, lane: &str) -> Problem {
     } else {
         (StatusCode::BAD_GATEWAY, "failed")
     };
-    let detail = format!("`{}` did not answer: {}", shown(lane), broken.message);
+    let detail = format!("`{}` did not respond: {}", shown(lane), broken.message);
     Problem::new(status, reason, detail).about(lane)
 }

@@ -52,7 +52,7 @@ impl Worker for RelayWorker {
     async fn run(&self, call: Call) -> Work {
         let Payload { visit: number, .. } = call.payload()?;
         let Some((visit, reply)) = self.0.take(number) else {
-            return Err(gone("nobody waits for it any more"));
+            return Err(gone("its caller has disconnected"));
         };
         self.forward(&call, number, visit, reply).await
     }
@@ -89,7 +89,7 @@ impl RelayWorker {
         let client = self.0.http.client(destination.reach);
         let begun = tokio::select! {
             begun = client.begin(call, &destination.url) => begun,
-            () = reply.closed() => return Err(gone("its caller has left")),
+            () = reply.closed() => return Err(gone("its caller has disconnected")),
         };
         let attempt = match begun {
             Ok(attempt) => attempt,
@@ -105,12 +105,12 @@ impl RelayWorker {
             let request =
                 request(visit, &destination, client).ok_or_else(|| not_a_request(&destination))?;
             let first_byte = destination.timeout.unwrap_or(FIRST_BYTE);
-            let too_late = |_| Err(HttpError::Timeout("waiting for an answer", first_byte));
+            let too_late = |_| Err(HttpError::Timeout("waiting for a response", first_byte));
             tokio::time::timeout(first_byte, attempt.send(request)).await.unwrap_or_else(too_late)
         };
         let exchange = tokio::select! {
             exchange = exchange => exchange,
-            () = reply.closed() => return Err(gone("its caller has left")),
+            () = reply.closed() => return Err(gone("its caller has disconnected")),
         };
         match exchange {
             Ok(mut exchange) => {
@@ -191,7 +191,7 @@ async fn pass_back(
 ) -> Work {
     let (status, mut headers) = (exchange.status, std::mem::take(&mut exchange.headers));
     if status.is_informational() {
-        let message = format!("it answered {status}, which nobody asked for");
+        let message = format!("unexpected status {status} (protocol upgrade)");
         let _ = reply.send(Err(Broken { timed_out: false, message: message.clone() }));
         return Outcome::failed(Failure::permanent("protocol").because(&message));
     }
@@ -204,7 +204,7 @@ async fn pass_back(
     }
     let (pieces, body) = mpsc::channel(MOST_AHEAD);
     if reply.send(Ok(Relayed { status, headers, body, upstream })).is_err() {
-        return Err(gone("its caller has left"));
+        return Err(gone("its caller has disconnected"));
     }
     loop {
         let next = tokio::time::timeout(STALLED, client.piece(url, &mut exchange)).await;
@@ -220,7 +220,7 @@ async fn pass_back(
         };
         let sent = tokio::time::timeout(STALLED, pieces.send(piece)).await;
         if !matches!(sent, Ok(Ok(()))) {
-            return Err(gone("its caller has left, or does not read"));
+            return Err(gone("its caller has disconnected, or stopped reading"));
         }
     }
     announcing(verdict(status, wait), said)

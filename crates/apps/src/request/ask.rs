@@ -85,10 +85,10 @@ pub enum Redirects {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AskError {
     /// Not what a payload looks like.
-    #[error("the payload is not a request: {0}")]
+    #[error("the payload is not a valid request: {0}")]
     Form(String),
     /// Not a method.
-    #[error("`{0}` is not a method of HTTP")]
+    #[error("`{0}` is not an HTTP method that can be sent")]
     Method(String),
     /// Neither or both.
     #[error("name either `path` or `url`")]
@@ -103,13 +103,13 @@ pub enum AskError {
     #[error("`url` must be an http or https address without a login")]
     Url,
     /// A path, but no url to put it below.
-    #[error("the lane `{0}` has no `url`: configure it, or send a whole `url`")]
+    #[error("the lane `{0}` has no `url`: configure one, or send a complete `url`")]
     NoUrl(String),
     /// Another server than the lane's.
-    #[error("`{0}` leads away from the url of its lane")]
+    #[error("`{0}` leaves the `url` of its lane")]
     Elsewhere(&'static str),
     /// The lane of another server.
-    #[error("the lane `{0}` is not that of the address, which is `{1}`")]
+    #[error("lane `{0}` does not match the URL, whose lane is `{1}`")]
     OtherLane(String, String),
     /// Not a header, or not to be set.
     #[error("the header `{0}` cannot be sent")]
@@ -127,7 +127,7 @@ impl Ask {
     pub fn read(payload: &[u8]) -> Result<Ask, AskError> {
         // A list of all fields in their order would be read as well, and never meant.
         if payload.trim_ascii_start().first() != Some(&b'{') {
-            return Err(AskError::Form("it is no object".to_string()));
+            return Err(AskError::Form("it is not an object".to_string()));
         }
         serde_json::from_slice(payload).map_err(|error| AskError::Form(error.to_string()))
     }
@@ -225,16 +225,16 @@ mod tests {
             r#"{"path": "/", "method": "patch", "body": {"a": 1}, "headers": {"x-a": "b"}}"#,
             "fine",
         );
-        check("[]", "the payload is not a request");
+        check("[]", "the payload is not a valid request");
         check(
             r#"{"path": "/", "methd": "GET"}"#,
-            "the payload is not a request: unknown field `methd`",
+            "the payload is not a valid request: unknown field `methd`",
         );
         check("{}", "name either `path` or `url`");
         check(r#"{"path": "/", "url": "http://a"}"#, "name either `path` or `url`");
         check(r#"{"path": "item"}"#, "`path` must start with `/`");
-        check(r#"{"path": "/", "method": "CONNECT"}"#, "`CONNECT` is not a method");
-        check(r#"{"path": "/", "method": "G T"}"#, "`G T` is not a method");
+        check(r#"{"path": "/", "method": "CONNECT"}"#, "`CONNECT` is not an HTTP method");
+        check(r#"{"path": "/", "method": "G T"}"#, "`G T` is not an HTTP method");
         check(r#"{"path": "/", "headers": {"host": "evil"}}"#, "the header `host` cannot be sent");
         check(r#"{"path": "/", "headers": {"a": "b\r\nc: d"}}"#, "the header `a` cannot be sent");
         check(r#"{"path": "/", "body": "a", "body_base64": "YQ=="}"#, "name either `body`");

@@ -247,13 +247,13 @@ mod tests {
     fn a_path_stays_below_the_url_of_its_lane() {
         check("shop", &path("/item/1?a=b"), "https://api.example.org/v1/item/1?a=b Public");
         check("near", &path("/"), "http://127.0.0.1:8080/ Everywhere");
-        check("shop", &path("/../../secret"), "`path` leads away from the url of its lane");
-        check("shop", &path("/%2e%2e/x"), "`path` leads away from the url of its lane");
-        check("shop", &path("/..%2fx"), "`path` leads away from the url of its lane");
+        check("shop", &path("/../../secret"), "`path` leaves the `url` of its lane");
+        check("shop", &path("/%2e%2e/x"), "`path` leaves the `url` of its lane");
+        check("shop", &path("/..%2fx"), "`path` leaves the `url` of its lane");
         check(
             "open",
             &path("/"),
-            "the lane `open` has no `url`: configure it, or send a whole `url`",
+            "the lane `open` has no `url`: configure one, or send a complete `url`",
         );
     }
 
@@ -264,18 +264,14 @@ mod tests {
             &url("https://api.example.org/v1/other"),
             "https://api.example.org/v1/other Public",
         );
-        check(
-            "shop",
-            &url("https://api.example.org/other"),
-            "`url` leads away from the url of its lane",
-        );
-        check("shop", &url("https://evil.example/"), "`url` leads away from the url of its lane");
-        check("near", &url("http://127.0.0.1:9090/"), "`url` leads away from the url of its lane");
+        check("shop", &url("https://api.example.org/other"), "`url` leaves the `url` of its lane");
+        check("shop", &url("https://evil.example/"), "`url` leaves the `url` of its lane");
+        check("near", &url("http://127.0.0.1:9090/"), "`url` leaves the `url` of its lane");
         check("host:example.org", &url("https://example.org/a"), "https://example.org/a Public");
         check(
             "host:example.org",
             &url("https://127.0.0.1/"),
-            "the lane `host:example.org` is not that of the address, which is `host:127.0.0.1`",
+            "lane `host:example.org` does not match the URL, whose lane is `host:127.0.0.1`",
         );
         check("open", &url("http://127.0.0.1/"), "http://127.0.0.1/ Public");
         let no_address = "`url` must be an http or https address without a login";

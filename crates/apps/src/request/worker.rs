@@ -53,7 +53,7 @@ impl HttpWorker {
     pub fn check(&self, payload: &[u8], lane: &str) -> Result<(), AskError> {
         let ask = Ask::read(payload)?;
         if ask.hops > 0 {
-            return Err(AskError::Form("`hops` is not for callers".to_string()));
+            return Err(AskError::Form("`hops` is set by the worker, not by callers".to_string()));
         }
         if self.endpoints.of(lane).is_none() {
             return Ok(());
@@ -204,12 +204,14 @@ impl HttpWorker {
         let lane =
             if home { Some(call.lane().to_string()) } else { self.endpoints.lane_of(&origin) };
         let Some(lane) = lane else {
-            return fail(format!("it leads to {origin}, which is the url of no lane"));
+            return fail(format!("it leads to {origin}, which no lane's `url` covers"));
         };
         // What a server says must not turn our secrets against others.
         let from_afar = destination.reach == Reach::Public && self.endpoints.is_private(&lane);
         if !home && (from_afar || !self.endpoints.takes(&lane, url)) {
-            return fail(format!("it leads to {origin}, where other servers may not send us"));
+            return fail(format!(
+                "it leads to {origin}, and redirects from other servers to it are not followed"
+            ));
         }
         let mut next =
             Ask { hops: ask.hops + 1, path: None, url: Some(url.to_string()), ..ask.clone() };
@@ -245,7 +247,7 @@ fn redirected(
 /// A failure by its status, or by what the caller expects of a good one.
 fn failed(status: StatusCode, refused: Refusal) -> Work {
     if status.is_success() || status.is_redirection() {
-        let message = format!("{} was not expected", status.as_u16());
+        let message = format!("unexpected status {}", status.as_u16());
         return Outcome::failed(Failure::transient("unexpected").because(&message));
     }
     refused.into_work()

@@ -193,7 +193,7 @@ pub(super) async fn output(
 ) -> ApiResult<Response> {
     let Some(said) = handle.pace.note(&output_note(&name)).await? else {
         one(&handle, &name).await?;
-        let detail = format!("`{}` has not said anything yet", shown(&name));
+        let detail = format!("`{}` has no output yet", shown(&name));
         return Err(Problem::new(StatusCode::NOT_FOUND, "no_output", detail));
     };
     Ok(([(CONTENT_TYPE, "application/octet-stream")], said.to_vec()).into_response())

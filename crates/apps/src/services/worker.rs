@@ -69,7 +69,7 @@ impl Worker for ServiceWorker {
     async fn run(&self, call: Call) -> Work {
         let Payload { service, ask } = call.payload()?;
         let Some(task) = self.tasks.get(&service) else {
-            let message = format!("no service named `{service}` is configured here");
+            let message = format!("no service named `{service}` is configured");
             return Outcome::failed(Failure::permanent("service").because(&message));
         };
         let run = run(&service, task.timeout);
@@ -116,6 +116,6 @@ fn run(service: &str, timeout: Duration) -> Run {
 }
 
 fn no_answer(timeout: Duration) -> Failure {
-    let message = format!("no answer in {}", Span::from(timeout));
+    let message = format!("no response within {}", Span::from(timeout));
     Failure::transient("timeout").because(&message)
 }

@@ -1,4 +1,4 @@
-//! Who waits for a permit, who holds one, and the worker that keeps its slot meanwhile.
+//! Waiting clients, holders of permits, and the worker that keeps the slot of a held permit.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,17 +9,17 @@ use paceline::{Call, Failed, Failure, JobId, Work, Worker};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, oneshot};
 
-/// Beyond a permit's own time.
+/// The time limit of the worker beyond the permit's `ttl`.
 const BEYOND: Duration = Duration::from_mins(1);
 
-/// Those that wait for their turn, and those that have it.
+/// Clients that wait for a permit, and permits that are held.
 #[derive(Clone, Default)]
 pub(crate) struct Permits(Arc<Office>);
 
 #[derive(Default)]
 struct Office {
     desk: Mutex<Desk>,
-    /// Rung when somebody gets a permit.
+    /// Notified when a permit is held.
     granted: Notify,
 }
 
@@ -30,13 +30,13 @@ struct Desk {
     next: u64,
 }
 
-/// How a call went.
+/// The result of a permit's call.
 struct Settling {
     work: Work,
     heard: oneshot::Sender<()>,
 }
 
-/// What the job of a permit carries.
+/// The payload of a permit's job.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Payload {
     pub(super) permit: u64,
@@ -48,13 +48,13 @@ impl Permits {
         self.0.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lines up for a turn.
+    /// Registers a client that waits for a turn.
     pub(super) fn wait(&self) -> Waiting {
         use std::hash::{BuildHasher as _, Hasher as _, RandomState};
         let (grant, granted) = oneshot::channel();
         let mut desk = self.desk();
         if desk.next == 0 {
-            // Numbers start where no earlier process was.
+            // A random start: jobs of an earlier process must not match a client of this one.
             desk.next = RandomState::new().build_hasher().finish() >> 16;
         }
         desk.next += 1;
@@ -63,7 +63,7 @@ impl Permits {
         Waiting { permits: self.clone(), number, granted }
     }
 
-    /// Says how the call of a permit went; whether anybody held it.
+    /// Settles a permit. Returns `true` if it was held and is settled now.
     pub(super) async fn settle(&self, permit: JobId, work: Work) -> bool {
         let Some(holder) = self.desk().holders.remove(&permit) else { return false };
         let (heard, hears) = oneshot::channel();
@@ -82,7 +82,7 @@ impl Permits {
         }
     }
 
-    /// From now on it can be settled.
+    /// Makes the permit ready to be settled.
     fn hold(&self, permit: JobId) -> Holding<'_> {
         let (settle, settled) = oneshot::channel();
         self.desk().holders.insert(permit, settle);
@@ -91,7 +91,7 @@ impl Permits {
     }
 }
 
-/// One who waits for its turn. Dropped, it does no longer.
+/// A client that waits for its turn. Dropping it leaves the line.
 pub(super) struct Waiting {
     permits: Permits,
     pub(super) number: u64,
@@ -104,7 +104,7 @@ impl Drop for Waiting {
     }
 }
 
-/// One who has it. Dropped, it can no longer be settled.
+/// A held permit. Once dropped, it can no longer be settled.
 struct Holding<'a> {
     permits: &'a Permits,
     permit: JobId,
@@ -125,12 +125,12 @@ impl PermitWorker {
         PermitWorker(permits)
     }
 
-    /// Tells whoever waits that it is its turn.
+    /// Tells the waiting client that its turn has come.
     fn grant(&self, permit: u64) -> Result<(), Failed> {
         let Some(waiter) = self.0.desk().waiting.remove(&permit) else {
-            return Err(lost("gone", "nobody waits for it any more"));
+            return Err(lost("gone", "its caller has disconnected"));
         };
-        waiter.send(()).map_err(|()| lost("gone", "its caller has left"))
+        waiter.send(()).map_err(|()| lost("gone", "its caller has disconnected"))
     }
 }
 
@@ -144,7 +144,7 @@ impl Worker for PermitWorker {
         let mut left = Duration::from_millis(ttl_ms);
         let mut holding = self.0.hold(call.id().job);
         match call.taken_up() {
-            // Its holder has it from an earlier process, or never heard of it: nobody knows.
+            // An earlier process granted it, or died before it did: this one cannot know.
             Some(passed) => left = left.saturating_sub(passed),
             None => self.grant(permit)?,
         }
@@ -153,7 +153,7 @@ impl Worker for PermitWorker {
                 let _ = heard.send(());
                 work
             }
-            _ => Err(lost("unknown", "the permit was not settled in its time")),
+            _ => Err(lost("unknown", "the permit was not settled within its `ttl`")),
         }
     }
 

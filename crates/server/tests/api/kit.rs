@@ -127,7 +127,7 @@ impl Answer {
         assert_eq!((self.status, &*self.reason()), (429, "paused"), "{self:?}");
         let problem = self.json();
         let remedy =
-            format!("the lane `{lane}` is paused: `paceline lane resume {lane}` ends that");
+            format!("the lane `{lane}` is paused: resume it with `paceline lane resume {lane}`");
         assert_eq!((&problem["detail"], &problem["lane"]), (&remedy.into(), &lane.into()));
         assert!(!self.headers.contains_key("retry-after"), "no moment is known: {self:?}");
         assert!(problem["retry_at"].is_null() && problem["wait_ms"].is_null(), "{problem}");

@@ -311,7 +311,10 @@ fn manifests_with_mistakes_are_told_why() {
         ),
         (MD5.to_owned(), form),
         ("https://a/x".to_owned(), form),
-        ("abc  x".to_owned(), "no checksum has 3 hex digits: 32, 40, 56, 64, 96 and 128 are known"),
+        (
+            "abc  x".to_owned(),
+            "no checksum algorithm has 3 hex digits: expected 32, 40, 56, 64, 96 or 128",
+        ),
         (format!("SHA256 (x) = {MD5}"), "`sha-256` has 64 hex digits, not 32"),
         (
             format!("SIZE (x) = {MD5}"),

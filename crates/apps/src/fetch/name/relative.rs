@@ -32,7 +32,7 @@ pub enum NameError {
     #[error("`{0}` has more than {MOST_PARTS} parts: use fewer directories")]
     Deep(String),
     /// It could be one of the tool's own files.
-    #[error("`{0}` begins as the names of our own files do: choose another name")]
+    #[error("`{0}` is reserved: names must not begin with `.paceline`")]
     Ours(String),
 }
 
@@ -111,10 +111,7 @@ mod tests {
         check("a\0b", "`a\\u{0}b` has a control character: leave it out");
         check("a\nb", "`a\\u{a}b` has a control character: leave it out");
         check("a\u{1b}[2J", "`a\\u{1b}[2J` has a control character: leave it out");
-        check(
-            ".Paceline/x",
-            "`.Paceline` begins as the names of our own files do: choose another name",
-        );
+        check(".Paceline/x", "`.Paceline` is reserved: names must not begin with `.paceline`");
     }
 
     #[test]

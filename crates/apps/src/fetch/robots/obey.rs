@@ -86,7 +86,7 @@ impl Attempt<'_> {
         if robots.allows(self.url) {
             Ok(())
         } else {
-            Err(permanent("robots", "robots.txt of this host says no"))
+            Err(permanent("robots", "robots.txt of this host disallows this URL"))
         }
     }
 
@@ -105,7 +105,7 @@ impl Attempt<'_> {
         redirects: usize,
     ) -> Result<Came, Came> {
         let answer = tokio::time::timeout(LONGEST_WAIT, self.question(address)).await;
-        let slow = |_| transient("timeout", "robots.txt took longer than a minute");
+        let slow = |_| transient("timeout", "fetching robots.txt took longer than a minute");
         let robots = match answer.map_err(slow)?? {
             Answer::Rules(robots) => robots,
             Answer::Elsewhere(to) if redirects < MOST_REDIRECTS => {

@@ -142,11 +142,11 @@ fn check_refused(codings: &str, told: &str) {
 
 #[test]
 fn codings_that_are_not_known_are_named() {
-    check_refused("gzip, compress", "the coding `compress` is not known: fetch without `--decode`");
-    check_refused("gzip;q=1", "the coding `gzip;q=1` is not known: fetch without `--decode`");
+    check_refused("gzip, compress", "unknown content coding `compress`: fetch without `--decode`");
+    check_refused("gzip;q=1", "unknown content coding `gzip;q=1`: fetch without `--decode`");
     let long = "x".repeat(1_000);
     let shown = &long[..40];
-    check_refused(&long, &format!("the coding `{shown}` is not known: fetch without `--decode`"));
+    check_refused(&long, &format!("unknown content coding `{shown}`: fetch without `--decode`"));
     let many = "the body has more than 3 codings: fetch without `--decode`";
     check_refused("gzip,gzip,gzip,gzip", many);
     check_refused(&"identity,".repeat(1_000_000), many);

@@ -102,7 +102,7 @@ fn hosts_suffixes_addresses_and_networks_go_straight() {
 #[test]
 fn a_proxy_of_another_kind_is_an_error_only_where_it_is_used() {
     let socks = ("all_proxy", "socks5h://ann:s3cret@p:1080");
-    let told = "`all_proxy` names a `socks5h` proxy, and only `http` ones are supported: \
+    let told = "`all_proxy` names a `socks5h` proxy, but only `http` proxies are supported: \
                 unset it, or list the host in `no_proxy`";
     check(&[socks], "http://a/", told);
     check(&[socks, ("no_proxy", "a")], "http://a/", "straight");
@@ -113,7 +113,7 @@ fn a_proxy_of_another_kind_is_an_error_only_where_it_is_used() {
 
 #[test]
 fn mistakes_name_the_variable_and_never_a_password() {
-    let address = "`http_proxy` is not the address of a proxy: write it like `http://host:3128`";
+    let address = "`http_proxy` is not a proxy address: write it like `http://host:3128`";
     for value in [
         "http://",
         "http://ann:s3cret@",

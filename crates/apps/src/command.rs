@@ -1,7 +1,7 @@
 //! Commands: the kind `command`, programs of the configuration that a payload may name.
 //!
-//! A payload chooses a command and hands it an input; what is run is the configuration's to say.
-//! Nothing of a payload reaches an argument or a shell.
+//! A payload names a command and gives it an input. The configuration alone says which program runs:
+//! no part of a payload reaches an argument or a shell.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -18,43 +18,43 @@ use crate::kind::Kind;
 use crate::program::{BEYOND, Patience, Program, Run, group_note};
 use crate::tool::Tool;
 
-/// The kind of these jobs.
+/// The kind of jobs that run commands.
 pub const COMMAND_KIND: &str = "command";
 /// The largest input. The system takes no variable above 128 KiB.
 pub const LARGEST_INPUT: usize = 64 << 10;
-/// Commands that are told to somebody who named none of them.
+/// Commands that the error for an unknown name lists.
 const MOST_TOLD: usize = 20;
 
-/// What a command does.
+/// One configured command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandTask {
-    /// What is run.
+    /// The program.
     pub program: Program,
-    /// How long it may take.
+    /// The time limit of a run.
     pub timeout: Duration,
-    /// Exit codes that say: there is nothing.
+    /// Exit codes that mean an empty outcome.
     pub empty: Vec<u8>,
 }
 
-/// Commands by name, as they are now: a reload changes them under a running engine.
+/// The configured commands, by name. A reload replaces them while the engine runs.
 #[derive(Clone, Debug, Default)]
 pub struct Commands(Arc<RwLock<BTreeMap<String, (CommandTask, bool)>>>);
 
-/// A payload that cannot be meant.
+/// An invalid payload.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
-    /// Not what a payload looks like.
+    /// The payload has the wrong form.
     #[error("the payload is not a valid command: {0}")]
     Form(String),
-    /// Nobody configured it.
+    /// No command has this name.
     #[error("no command named `{name}`: {known}")]
     Unknown {
-        /// The name.
+        /// The name in the payload.
         name: String,
-        /// Those that there are, in words.
+        /// The configured commands, in words.
         known: String,
     },
-    /// More than a program can be handed.
+    /// The input is larger than a variable may be.
     #[error("`input` is larger than 64 KiB")]
     Input,
 }
@@ -73,28 +73,28 @@ impl From<CommandError> for Failure {
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = CommandPayload)]
 #[serde(deny_unknown_fields)]
-struct Wish {
+struct CommandPayload {
     /// The name of a command of the configuration.
     command: String,
     /// Any JSON of at most 64 KiB. The program finds it in the variable `PACELINE_INPUT`.
-    // As it was written: no number loses a digit on the way.
+    // Kept as text, so that numbers keep all their digits.
     #[serde(default)]
     #[schema(value_type = Option<Anything>)]
     input: Option<Box<RawValue>>,
 }
 
-impl Wish {
-    fn read(payload: &[u8]) -> Result<Wish, CommandError> {
-        // A list of all fields in their order would be read as well, and never meant.
+impl CommandPayload {
+    fn read(payload: &[u8]) -> Result<CommandPayload, CommandError> {
+        // serde also reads a list of all fields in order, which is never meant.
         if payload.trim_ascii_start().first() != Some(&b'{') {
             return Err(CommandError::Form("it is not an object".to_string()));
         }
-        let wish: Wish = serde_json::from_slice(payload)
+        let parsed: CommandPayload = serde_json::from_slice(payload)
             .map_err(|error| CommandError::Form(error.to_string()))?;
-        if wish.input().len() > LARGEST_INPUT {
+        if parsed.input().len() > LARGEST_INPUT {
             return Err(CommandError::Input);
         }
-        Ok(wish)
+        Ok(parsed)
     }
 
     fn input(&self) -> &str {
@@ -103,8 +103,8 @@ impl Wish {
 }
 
 impl Commands {
-    /// From now on there are these commands. Others take no new jobs and do what they did for those
-    /// that wait, without these variables of ours, which are secret now.
+    /// Replaces the commands. A command that is no longer configured takes no new jobs, but still runs
+    /// for jobs that wait. No program sees the variables in `hidden`: they hold secrets.
     pub fn renew(&self, commands: BTreeMap<String, CommandTask>, hidden: &[String]) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         for (task, offered) in known.values_mut() {
@@ -114,23 +114,23 @@ impl Commands {
         known.extend(commands.into_iter().map(|(name, task)| (name, (task, true))));
     }
 
-    /// Says what is wrong with a payload, without I/O: for use before a job is accepted.
+    /// Checks a payload without I/O, before a job is accepted.
     pub fn check(&self, payload: &[u8]) -> Result<(), CommandError> {
         self.read(payload, |offered| offered).map(drop)
     }
 
-    /// The command that a payload names, if it is there and `fits`, by whether it takes new jobs.
+    /// The command that a payload names. `fits` decides by whether the command takes new jobs.
     fn read(
         &self,
         payload: &[u8],
         fits: impl Fn(bool) -> bool,
-    ) -> Result<(Wish, CommandTask), CommandError> {
-        let wish = Wish::read(payload)?;
+    ) -> Result<(CommandPayload, CommandTask), CommandError> {
+        let parsed = CommandPayload::read(payload)?;
         let commands = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        match commands.get(&wish.command).filter(|(_, offered)| fits(*offered)) {
-            Some((task, _)) => Ok((wish, task.clone())),
+        match commands.get(&parsed.command).filter(|(_, offered)| fits(*offered)) {
+            Some((task, _)) => Ok((parsed, task.clone())),
             None => Err(CommandError::Unknown {
-                name: wish.command.chars().take(60).flat_map(char::escape_debug).collect(),
+                name: parsed.command.chars().take(60).flat_map(char::escape_debug).collect(),
                 known: listed(commands.iter().filter(|(_, (_, offered))| *offered)),
             }),
         }
@@ -152,7 +152,7 @@ impl Tool for Commands {
     fn kinds(&self) -> Vec<Kind> {
         let (commands, checking) = (self.clone(), self.clone());
         let kind = Kind::new(COMMAND_KIND, move || CommandWorker::new(commands.clone()));
-        vec![kind.for_callers::<Wish>("CommandPayload", move |payload, _| {
+        vec![kind.for_callers::<CommandPayload>("CommandPayload", move |payload, _| {
             let wrong = |error: CommandError| Problem::unprocessable(error.to_string());
             checking.check(payload).map_err(wrong)
         })]
@@ -165,7 +165,7 @@ pub struct CommandWorker {
 }
 
 impl CommandWorker {
-    /// A worker for these commands.
+    /// A worker that runs these commands.
     pub fn new(commands: Commands) -> CommandWorker {
         CommandWorker { commands }
     }
@@ -174,13 +174,13 @@ impl CommandWorker {
 impl Worker for CommandWorker {
     async fn run(&self, call: Call) -> Work {
         let read = self.commands.read(call.payload_bytes(), |_| true);
-        let (wish, task) = read.map_err(|error| Failed::of(error.into()))?;
+        let (parsed, task) = read.map_err(|error| Failed::of(error.into()))?;
         let run = Run {
-            // The same for all attempts of a call, so that one ends what is left of the one before.
+            // One note for all attempts of a call, so that each ends what the one before left running.
             group_note: group_note(&format!("command/{}.{}", call.id().job, call.id().index)),
             own_note: true,
             output_note: None,
-            environment: vec![("PACELINE_INPUT", wish.input().to_string())],
+            environment: vec![("PACELINE_INPUT", parsed.input().to_string())],
             timeout: task.timeout,
             patience: Patience::default(),
         };
@@ -285,8 +285,8 @@ mod tests {
         ) {
             for payload in [&bytes[..], text.as_bytes()] {
                 match commands(&["crawl"]).read(payload, |_| true) {
-                    // What holds a zero byte could not be handed over.
-                    Ok((wish, _)) => prop_assert!(!wish.input().contains('\0')),
+                    // A variable cannot hold a zero byte.
+                    Ok((parsed, _)) => prop_assert!(!parsed.input().contains('\0')),
                     Err(error) => prop_assert!(error.to_string().len() < 1_000),
                 }
             }

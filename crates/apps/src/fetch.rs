@@ -1,6 +1,6 @@
 //! Polite parallel downloads: each host at its own pace, every file whole or not at all.
 
-// The list.
+// The list of files.
 pub mod checksum;
 pub mod input;
 pub mod item;
@@ -17,11 +17,11 @@ mod summary;
 mod task;
 
 // One attempt.
-mod answer;
+mod attempt_end;
 mod body;
-mod came;
 mod rate;
 mod request;
+mod response;
 mod robots;
 mod segments;
 mod worker;

@@ -1,4 +1,4 @@
-//! The one HTTP client: it never sends a request that nobody asked for.
+//! The one HTTP client. It sends only requests that its caller makes: no retries, no redirects.
 
 mod attempt;
 mod body;

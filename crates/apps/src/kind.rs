@@ -1,4 +1,4 @@
-//! A kind of jobs as one value: its name, its worker, and the payloads that callers may submit.
+//! Kinds of jobs. A kind is one value: a name, a worker, and the payloads that callers may submit.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,8 +27,7 @@ pub struct Submitted {
 }
 
 impl Kind {
-    /// A kind whose jobs only the program itself submits. `worker` is called for each engine that is
-    /// started.
+    /// A kind whose jobs callers cannot submit. `worker` is called once per engine.
     pub fn new<W: Worker>(
         name: &'static str,
         worker: impl Fn() -> W + Send + Sync + 'static,
@@ -39,8 +38,8 @@ impl Kind {
 
     /// Lets callers submit jobs of this kind.
     ///
-    /// `check` says what is wrong with a payload on a lane, without I/O and before anything is
-    /// accepted. `T` describes the payload in the OpenAPI document, under the name `schema`.
+    /// `check` validates a payload on a lane, without I/O, before a job is accepted. `T` describes the
+    /// payload in the OpenAPI document, under the name `schema`.
     #[must_use]
     pub fn for_callers<T: ToSchema>(
         mut self,
@@ -52,24 +51,24 @@ impl Kind {
         self
     }
 
-    /// Its name, as jobs and payload documents write it.
+    /// The name, as jobs write it.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The same engine, with the worker of this kind.
+    /// Registers the worker of this kind.
     pub fn register(&self, builder: Builder) -> Builder {
         (self.register)(builder)
     }
 
-    /// The payloads that callers may submit, if they may.
+    /// The payloads that callers may submit; `None` if they may not.
     pub fn submitted(&self) -> Option<&Submitted> {
         self.submitted.as_ref()
     }
 }
 
 impl Submitted {
-    /// Says what is wrong with a payload on a lane.
+    /// Validates a payload on a lane.
     pub fn check(&self, payload: &[u8], lane: &str) -> Result<(), Problem> {
         (self.check)(payload, lane)
     }

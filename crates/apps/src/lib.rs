@@ -1,8 +1,8 @@
-//! The tools of Paceline, the kinds of jobs that they bring, and the machinery that they share.
+//! The tools of Paceline, their kinds of jobs, and the code that they share.
 //!
-//! A [`Tool`] is one folder here: its kinds, its routes under the daemon, its metrics. Its section of
-//! the configuration and its subcommand are one folder in `cli`. A [`Kind`] is one value: a name, a
-//! worker, and, if callers may submit it, the check and the schema of its payload.
+//! A [`Tool`] is one folder here: its kinds, its routes under the daemon, its metrics. Its
+//! configuration section and its subcommand are one folder in `cli`. A [`Kind`] is one value: a name,
+//! a worker and, if callers may submit it, the check and the schema of its payload.
 
 // Tools.
 pub mod fetch;
@@ -13,12 +13,12 @@ pub mod services;
 pub mod command;
 pub mod request;
 
-// What a tool is to the daemon.
+// The interface between tools and the daemon.
 pub mod api;
 mod kind;
 mod tool;
 
-// Machinery.
+// Shared code.
 pub mod http;
 pub mod program;
 

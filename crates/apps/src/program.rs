@@ -1,4 +1,4 @@
-//! Programs: what is run for a call, as a child in a process group of its own.
+//! Programs: a call runs one as a child in a process group of its own.
 
 mod child;
 mod group;
@@ -14,19 +14,19 @@ pub use leftover::{GROUPS, Leftover, end_leftover};
 pub(crate) use run::{BEYOND, Run};
 pub use tail::LONGEST_TAIL;
 
-/// What is run, and where.
+/// A program to run, and its environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     /// The program and its arguments.
     pub run: Vec<String>,
-    /// Where it runs.
+    /// The working directory.
     pub directory: PathBuf,
-    /// Variables of our environment that are not for it: secrets of lanes.
+    /// Variables of this process that the program does not see: they hold secrets of lanes.
     pub without: Vec<String>,
 }
 
 impl Program {
-    /// These variables are not for it either.
+    /// Hides these variables as well.
     pub(crate) fn hide(&mut self, variables: &[String]) {
         for variable in variables {
             if !self.without.contains(variable) {

@@ -1,12 +1,12 @@
 //! The relay: requests of programs that cannot be changed, forwarded at the pace of their lane.
 //!
-//! A visit is a job like any other, so it keeps all limits and is written before it is sent; its
-//! request and its answer are streams that live in this process only. So a crash ends a visit: it
-//! has failed, and its caller knows, because the connection is gone.
+//! A relayed request is a job like any other, so it keeps all limits and is written before it is
+//! sent. Its request and response bodies are streams that live in this process only, so a crash ends
+//! it: the job fails, and the client sees that the connection is gone.
 
 mod ahead;
+mod queued;
 mod routes;
-mod visit;
 mod worker;
 
 use axum::routing::any;
@@ -15,10 +15,10 @@ use axum::{Extension, Router};
 use crate::kind::Kind;
 use crate::tool::{Routes, Tool};
 
-pub use visit::Relay;
+pub use queued::Relay;
 use worker::RelayWorker;
 
-/// The kind of these jobs.
+/// The kind of jobs that relay requests.
 pub const RELAY_KIND: &str = "relay";
 
 impl Tool for Relay {

@@ -1,6 +1,6 @@
 //! Services: programs and requests that come again, run by rosters.
 //!
-//! When they run and in what order is decided by the rules in `core`; here is what a run does.
+//! The rules in `core` decide when they run and in which order. This module performs the runs.
 
 mod routes;
 mod worker;
@@ -13,7 +13,7 @@ use paceline::{Ended, Paceline};
 use serde::{Deserialize, Serialize};
 
 use crate::kind::Kind;
-use crate::request::{Ask, HttpWorker};
+use crate::request::{HttpWorker, RequestPayload};
 use crate::tool::{Routes, Sample, Tool};
 
 use worker::ServiceWorker;
@@ -27,7 +27,7 @@ pub struct Services {
 }
 
 impl Services {
-    /// The tool for these services; those that are requests are made by `http`.
+    /// The tool for these services. `http` makes the requests of those that are requests.
     pub fn new(tasks: Tasks, http: Arc<HttpWorker>) -> Services {
         Services { tasks, http }
     }
@@ -62,14 +62,14 @@ impl Tool for Services {
     }
 }
 
-/// What the job of a run carries.
+/// The payload of a run's job.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Payload {
-    /// Which service.
+    /// The name of the service.
     pub service: String,
-    /// What to ask instead of its own question, after a redirect.
+    /// The request to make after a redirect, in place of the service's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ask: Option<Ask>,
+    pub ask: Option<RequestPayload>,
 }
 
 /// The note that holds the last output of a service.

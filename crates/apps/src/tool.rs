@@ -1,4 +1,4 @@
-//! A tool as the daemon sees it: its kinds of jobs, its routes, its metrics.
+//! The interface between a tool and the daemon: kinds of jobs, routes, metrics.
 
 use axum::Router;
 use futures_util::future::{BoxFuture, FutureExt as _, ready};
@@ -8,7 +8,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::api::Handle;
 use crate::kind::Kind;
 
-/// One tool. Tools do not know each other; what they share is in `api`, `http` and `request`.
+/// One tool. Tools do not know each other; shared code is in `api`, `http` and `request`.
 pub trait Tool: Send + Sync {
     /// The kinds of its jobs.
     fn kinds(&self) -> Vec<Kind>;
@@ -23,7 +23,7 @@ pub trait Tool: Send + Sync {
         &[]
     }
 
-    /// Measures its gauges now, for a subscriber of metrics.
+    /// Measures the gauges now, for one scrape.
     fn measure<'a>(&'a self, _pace: &'a Paceline) -> BoxFuture<'a, Result<Vec<Sample>, Ended>> {
         ready(Ok(Vec::new())).boxed()
     }
@@ -32,18 +32,18 @@ pub trait Tool: Send + Sync {
 /// The routes of a tool.
 #[derive(Default)]
 pub struct Routes {
-    /// Below `/api/v1`, and in the OpenAPI document.
+    /// Routes below `/api/v1`, described in the OpenAPI document.
     pub api: OpenApiRouter<Handle>,
-    /// At the root, for protocols that are not ours to describe.
+    /// Routes at the root, for protocols that the OpenAPI document does not describe.
     pub root: Router<Handle>,
 }
 
 /// The value of one gauge.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// The gauge.
+    /// The name of the gauge.
     pub name: &'static str,
-    /// Its label and the label's value, if it has one.
+    /// A label and its value, if the gauge has one.
     pub label: Option<(&'static str, String)>,
     /// The value.
     pub value: f64,

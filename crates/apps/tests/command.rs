@@ -125,7 +125,7 @@ async fn how_a_command_ends_is_what_its_call_came_to() {
         [
             "exit: exit code 3: no luck",
             "signal: ended by signal 9",
-            "timeout: not over in 200ms",
+            "timeout: still running after 200ms",
             "command: no command named `missing`: there are `fails`, `killed`, `nothing`, `slow`",
         ]
     );

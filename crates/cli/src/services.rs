@@ -56,7 +56,7 @@ impl ToolSettings for Settings {
     fn endpoints(&self) -> BTreeMap<String, Endpoint> {
         let own = self.services.iter().filter(|service| service.lane.is_none());
         let endpoint = |service: &ServiceConfig| {
-            let Act::Ask(ask) = &service.task.act else { return None };
+            let Act::Request(ask) = &service.task.act else { return None };
             let mut url = Url::parse(ask.url.as_deref()?).ok()?;
             url.set_path("");
             let endpoint = Endpoint { url: Some(url), ..Endpoint::default() };
@@ -68,7 +68,7 @@ impl ToolSettings for Settings {
     fn programs(&mut self) -> Vec<&mut Program> {
         let programs = self.services.iter_mut().filter_map(|it| match &mut it.task.act {
             Act::Run(program) => Some(program),
-            Act::Ask(_) => None,
+            Act::Request(_) => None,
         });
         programs.collect()
     }

@@ -93,10 +93,10 @@ pub(crate) async fn submit(
     Ok(response)
 }
 
-type Wish = Result<Job, Problem>;
+type ParsedJob = Result<Job, Problem>;
 
 /// The jobs of a body. An invalid single job is an error of the whole request.
-fn jobs_of(body: &[u8], shared: &Shared) -> ApiResult<Vec<Wish>> {
+fn jobs_of(body: &[u8], shared: &Shared) -> ApiResult<Vec<ParsedJob>> {
     if body.trim_ascii_start().first() != Some(&b'[') {
         let job = read::<JobForm>(body)?.job(&shared.kinds)?;
         return Ok(vec![Ok(job)]);
@@ -112,13 +112,13 @@ fn jobs_of(body: &[u8], shared: &Shared) -> ApiResult<Vec<Wish>> {
 /// Submits jobs; each is accepted or refused by itself.
 async fn admit(
     shared: &Shared,
-    wishes: Vec<Wish>,
+    parsed_jobs: Vec<ParsedJob>,
     pass: Option<&Pass>,
 ) -> ApiResult<Vec<Admitted>> {
-    let (mut good, mut problems) = (Vec::with_capacity(wishes.len()), BTreeMap::new());
-    let count = wishes.len();
-    for (place, wish) in wishes.into_iter().enumerate() {
-        match wish {
+    let (mut good, mut problems) = (Vec::with_capacity(parsed_jobs.len()), BTreeMap::new());
+    let count = parsed_jobs.len();
+    for (place, parsed) in parsed_jobs.into_iter().enumerate() {
+        match parsed {
             Ok(job) => good.push(job),
             Err(problem) => {
                 problems.insert(place, problem);
@@ -149,8 +149,8 @@ fn again(shared: &Shared, body: &[u8], known: Remembered, pass: &Pass) -> ApiRes
     pass.compare(&known.mark)?;
     let now = shared.pace.now();
     // The body is the same as the first time, and so are the deadlines in it.
-    let wishes = jobs_of(body, shared).unwrap_or_default();
-    let limits = wishes.iter().map(|wish| wish.as_ref().ok().and_then(Job::time_limit));
+    let parsed_jobs = jobs_of(body, shared).unwrap_or_default();
+    let limits = parsed_jobs.iter().map(|parsed| parsed.as_ref().ok().and_then(Job::time_limit));
     let limits = limits.chain(std::iter::repeat(None));
     let each = known.jobs.into_iter().zip(limits).map(|(it, time_limit)| {
         let told = match it {

@@ -1,4 +1,4 @@
-//! A body becomes a file: the right bytes, all of them, or none.
+//! Writes a body to a file: all the right bytes, or no file.
 
 use std::io::{self, Write};
 use std::sync::atomic::Ordering;
@@ -7,39 +7,39 @@ use hyper::StatusCode;
 use hyper::header::{CONTENT_DISPOSITION, CONTENT_ENCODING};
 use url::Url;
 
-use super::answer::{content_range, version};
-use super::came::{Came, permanent, transient};
+use super::attempt_end::{AttemptEnd, permanent, transient};
 use super::checksum::Algorithm;
 use super::directory::{Folder, split};
 use super::name;
 use super::part::{Note, Part, RESUMED_FROM, boot_id};
 use super::record::Recorded;
 use super::request::Coding;
-use super::save::Wish;
+use super::response::{content_range, version};
+use super::save::TargetName;
 use super::task::{How, Named, Saved, Task, Version, shown};
 use super::warc;
 use super::worker::Attempt;
 use crate::http::decode::{DecodeError, Decoder};
 use crate::http::{Exchange, HttpError};
 
-/// An attempt whose answer is a file.
+/// An attempt whose response is a file.
 pub(super) struct Receiving<'a, 'b> {
     pub(super) attempt: &'b Attempt<'a>,
     pub(super) folder: Folder,
     pub(super) algorithm: Option<Algorithm>,
 }
 
-/// What is known about a file once its bytes are there.
+/// A file whose bytes are complete.
 pub(super) struct Whole {
     version: Version,
     how: How,
-    /// What the server calls it.
+    /// The name that the server suggests.
     disposition: Option<String>,
     recorded: Option<Box<Recorded>>,
 }
 
 impl Whole {
-    /// What a half file comes to that lacks nothing but its name, or some of its pieces.
+    /// Finishes a part that lacks only its name, or some of its pieces.
     pub(super) fn of(part: &Part) -> Option<Whole> {
         let note = part.note.as_ref()?;
         let complete = note.split.is_some() || note.total == Some(part.length);
@@ -58,11 +58,11 @@ impl Receiving<'_, '_> {
         self,
         mut exchange: Exchange,
         half: Option<Part>,
-    ) -> Result<Saved, Came> {
+    ) -> Result<Saved, AttemptEnd> {
         let Attempt { get, task, call, .. } = *self.attempt;
         let version = version(&exchange.headers);
         let mut split = None;
-        // All that is there when the body is complete, as far as the server says.
+        // The length of the complete file, as far as the server says.
         let mut total = exchange.length();
         let (mut part, how) = match (exchange.status, half) {
             (StatusCode::PARTIAL_CONTENT, Some(half)) => {
@@ -103,7 +103,7 @@ impl Receiving<'_, '_> {
             part.keep_up().await?;
         }
         if let Some(decoder) = decoder {
-            // A file without bytes is one in every coding.
+            // An empty file is empty in every coding.
             if !decoder.is_fresh() {
                 decoder.finish().map_err(|error| undecodable(&error))?;
             }
@@ -120,17 +120,17 @@ impl Receiving<'_, '_> {
             Some(note) => {
                 get.left_over.half_files.store(true, Ordering::Relaxed);
                 part.split(Note { disposition: whole.disposition, ..note }).await?;
-                Err(Came::Split(Box::new(task.again(self.attempt.url))))
+                Err(AttemptEnd::Split(Box::new(task.again(self.attempt.url))))
             }
         }
     }
 
-    /// What follows the first piece of a file: nothing if it was all of it.
+    /// The step after the first piece of a file: none if the piece was the whole file.
     fn first_piece(
         &self,
         exchange: &Exchange,
         version: &Version,
-    ) -> Result<(Option<Note>, u64), Came> {
+    ) -> Result<(Option<Note>, u64), AttemptEnd> {
         let Attempt { get, task, url, .. } = *self.attempt;
         let asked = get.segments > 1 && !task.unsplit;
         let range = content_range(&exchange.headers).filter(|range| range.from == 0 && asked);
@@ -141,13 +141,13 @@ impl Receiving<'_, '_> {
         let note = self.splits(exchange, version);
         if note.is_none() && range.total != Some(range.to + 1) {
             let task = Task { unsplit: true, ..task.again(url) };
-            return Err(Came::Moved(Box::new(task), url.clone()));
+            return Err(AttemptEnd::Moved(Box::new(task), url.clone()));
         }
         Ok((note, range.to + 1))
     }
 
-    /// A file without bytes, of which no piece can be asked for.
-    pub(super) async fn nothing(self, exchange: Exchange) -> Result<Saved, Came> {
+    /// An empty file, of which no range can be requested.
+    pub(super) async fn nothing(self, exchange: Exchange) -> Result<Saved, AttemptEnd> {
         let version = version(&exchange.headers);
         self.attempt.get.client.discard(self.attempt.url, exchange).await;
         let part = self.begun(None);
@@ -155,7 +155,7 @@ impl Receiving<'_, '_> {
         self.finish(part, whole).await
     }
 
-    /// A part from the first byte on.
+    /// Begins a part at the first byte.
     fn begun(&self, half: Option<Part>) -> Part {
         match half {
             None => Part::fresh(self.folder.clone(), &self.attempt.task.part, self.algorithm),
@@ -163,7 +163,7 @@ impl Receiving<'_, '_> {
         }
     }
 
-    /// Makes a file that is worth it resumable.
+    /// Makes a file resumable, if it is large enough.
     fn note(
         &self,
         part: &mut Part,
@@ -187,7 +187,7 @@ impl Receiving<'_, '_> {
         })
     }
 
-    fn decoder(&self, exchange: &Exchange) -> Result<Option<Decoder>, Came> {
+    fn decoder(&self, exchange: &Exchange) -> Result<Option<Decoder>, AttemptEnd> {
         let lines = exchange.headers.get_all(CONTENT_ENCODING).iter();
         let lines: Vec<&str> = lines.map(|value| value.to_str().unwrap_or("?")).collect();
         if lines.is_empty() || self.attempt.get.coding == Coding::Identity {
@@ -197,8 +197,8 @@ impl Receiving<'_, '_> {
         decoder.map(Some).map_err(|error| undecodable(&error))
     }
 
-    /// Verifies a file whose bytes are there, and gives it its name.
-    pub(super) async fn finish(self, mut part: Part, whole: Whole) -> Result<Saved, Came> {
+    /// Verifies a complete file, and gives it its name.
+    pub(super) async fn finish(self, mut part: Part, whole: Whole) -> Result<Saved, AttemptEnd> {
         let Attempt { get, task, call, url, .. } = *self.attempt;
         let bytes = part.length;
         if let (Some(expected), Some(found)) = (&task.checksum, part.digest().await?)
@@ -210,18 +210,18 @@ impl Receiving<'_, '_> {
             return Err(permanent("checksum", &message));
         }
         let _room = get.saver.room().await;
-        // The server has done its part; the disk is none of its business.
+        // The server is done: its slot must not wait for the disk.
         call.answered();
         let (folder, _) = split(&task.target);
-        let wish = self.wish(whole.disposition.as_deref(), url);
-        let name = get.saver.save(part, wish, whole.recorded).await?;
+        let target_name = self.target_name(whole.disposition.as_deref(), url);
+        let name = get.saver.save(part, target_name, whole.recorded).await?;
         let file = if folder.is_empty() { name } else { format!("{folder}/{name}") };
         let Version { etag, last_modified } = whole.version;
         let checksum = task.checksum.as_ref().map(ToString::to_string);
         Ok(Saved { url: shown(url), file, bytes, etag, last_modified, checksum, how: whole.how })
     }
 
-    fn wish(&self, disposition: Option<&str>, url: &Url) -> Wish {
+    fn target_name(&self, disposition: Option<&str>, url: &Url) -> TargetName {
         let task = self.attempt.task;
         let (folder, target) = split(&task.target);
         let is_own = |name: &str| {
@@ -229,24 +229,28 @@ impl Receiving<'_, '_> {
             archive.is_some_and(|archive| warc::is_own(archive, name))
         };
         match (task.named, disposition) {
-            (Named::New, _) => Wish::New(target.to_string()),
-            (Named::Replace | Named::Renew, _) => Wish::Replace(target.to_string()),
+            (Named::New, _) => TargetName::New(target.to_string()),
+            (Named::Replace | Named::Renew, _) => TargetName::Replace(target.to_string()),
             (Named::ByServer, disposition) => {
                 let name = disposition.unwrap_or(target);
                 let distinct = name::distinct(name, url.as_str());
                 if is_own(name) {
-                    Wish::New(distinct)
+                    TargetName::New(distinct)
                 } else {
-                    Wish::Either(name.to_string(), distinct)
+                    TargetName::Either(name.to_string(), distinct)
                 }
             }
         }
     }
 }
 
-/// The part that a partial answer goes on with, and where it ends, if it is certain that it is the
-/// rest of the same version.
-fn continued(exchange: &Exchange, version: &Version, part: Part) -> Result<(Part, u64), Came> {
+/// The part that a partial response continues, and its end, if it is certain to be the rest of the
+/// same version.
+fn continued(
+    exchange: &Exchange,
+    version: &Version,
+    part: Part,
+) -> Result<(Part, u64), AttemptEnd> {
     let note = part.note.as_ref().expect("only files with a note are resumed");
     let same = version.etag.as_ref() == Some(&note.etag);
     let range = content_range(&exchange.headers).filter(|range| {
@@ -264,13 +268,13 @@ fn continued(exchange: &Exchange, version: &Version, part: Part) -> Result<(Part
     }
 }
 
-/// What the server calls the file.
+/// The name that the server suggests.
 fn disposition(exchange: &Exchange) -> Option<String> {
     let value = exchange.headers.get(CONTENT_DISPOSITION)?;
     name::from_disposition(value.as_bytes())
 }
 
-fn undecodable(error: &DecodeError) -> Came {
+fn undecodable(error: &DecodeError) -> AttemptEnd {
     permanent("decode", &error.to_string())
 }
 

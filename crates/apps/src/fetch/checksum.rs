@@ -1,4 +1,4 @@
-//! Checksums as people publish them, and how bytes are held against them.
+//! Checksums, and hashers to verify them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use super::name::shown;
 
-/// What the bytes of a file must give; read and written as `sha-256=HEX`.
+/// The expected checksum of a file; read and written as `sha-256=HEX`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Checksum {
@@ -22,12 +22,12 @@ pub struct Checksum {
     digest: Vec<u8>,
 }
 
-/// The ways to a checksum.
+/// The algorithms of checksums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Algorithm {
-    /// 32 digits; keeps out accidents, not attackers.
+    /// 32 digits. Detects accidents, not attacks.
     Md5,
-    /// 40 digits; keeps out accidents, not attackers.
+    /// 40 digits. Detects accidents, not attacks.
     Sha1,
     /// 56 digits.
     Sha224,
@@ -39,24 +39,24 @@ pub enum Algorithm {
     Sha512,
 }
 
-/// Why a text is no checksum.
+/// An invalid checksum.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ChecksumError {
     /// There is no `=` or `:`.
     #[error("`{0}` is not a checksum: write `sha-256=HEX`")]
     Form(String),
-    /// The name is not one of ours.
+    /// The algorithm is not supported.
     #[error("no checksum named `{0}`: use md5, sha-1, sha-224, sha-256, sha-384 or sha-512")]
     Algorithm(String),
-    /// The length is another one's.
+    /// The number of digits does not match the algorithm.
     #[error("`{algorithm}` has {} hex digits, not {found}", .algorithm.digits())]
     Length {
         /// The algorithm that was named.
         algorithm: Algorithm,
-        /// How many characters there are.
+        /// The number of characters.
         found: usize,
     },
-    /// The length is nobody's.
+    /// No algorithm has this number of digits.
     #[error("no checksum algorithm has {0} hex digits: expected 32, 40, 56, 64, 96 or 128")]
     Unknown(usize),
     /// One of the characters is not among `0` to `9` and `a` to `f`.
@@ -65,7 +65,7 @@ pub enum ChecksumError {
 }
 
 impl Checksum {
-    /// A checksum from hex digits whose algorithm was told apart.
+    /// A checksum from hex digits and an algorithm.
     pub fn from_hex(algorithm: Algorithm, hex: &str) -> Result<Checksum, ChecksumError> {
         let found = hex.chars().count();
         if found != algorithm.digits() {
@@ -76,19 +76,19 @@ impl Checksum {
         Ok(Checksum { algorithm, digest })
     }
 
-    /// A checksum from hex digits alone; their number tells the algorithm.
+    /// A checksum from hex digits alone. Their number determines the algorithm.
     pub fn from_bare_hex(hex: &str) -> Result<Checksum, ChecksumError> {
         let digits = hex.chars().count();
         let algorithm = Algorithm::ALL.into_iter().find(|algorithm| algorithm.digits() == digits);
         Checksum::from_hex(algorithm.ok_or(ChecksumError::Unknown(digits))?, hex)
     }
 
-    /// What a [`Hasher`] needs to know.
+    /// The algorithm.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// Whether a hasher of the same algorithm that ended in this digest saw the right bytes.
+    /// Returns `true` if this digest, of the same algorithm, matches.
     pub fn matches(&self, digest: &[u8]) -> bool {
         self.digest == digest
     }
@@ -126,7 +126,7 @@ impl From<Checksum> for String {
 }
 
 impl Algorithm {
-    /// All of them, the shortest first.
+    /// All algorithms, the shortest first.
     pub const ALL: [Algorithm; 6] = [
         Algorithm::Md5,
         Algorithm::Sha1,
@@ -136,7 +136,7 @@ impl Algorithm {
         Algorithm::Sha512,
     ];
 
-    /// How many hex digits its checksums have.
+    /// The number of hex digits of its checksums.
     pub fn digits(self) -> usize {
         match self {
             Algorithm::Md5 => 32,
@@ -171,7 +171,7 @@ impl FromStr for Algorithm {
     type Err = ChecksumError;
 
     fn from_str(text: &str) -> Result<Algorithm, ChecksumError> {
-        // openssl calls the family by its number too: `SHA2-256`.
+        // openssl also writes `SHA2-256`.
         let bare =
             |name: &str| name.trim().to_ascii_lowercase().replace("sha2-", "sha").replace('-', "");
         let asked = bare(text);
@@ -180,11 +180,11 @@ impl FromStr for Algorithm {
     }
 }
 
-/// Bytes on their way to a digest.
+/// Computes a digest.
 pub struct Hasher(Box<dyn DynDigest + Send + Sync>);
 
 impl Hasher {
-    /// A hasher that saw nothing yet.
+    /// A hasher without input.
     pub fn new(algorithm: Algorithm) -> Hasher {
         Hasher(match algorithm {
             Algorithm::Md5 => Box::new(Md5::default()),
@@ -196,7 +196,7 @@ impl Hasher {
         })
     }
 
-    /// The next bytes.
+    /// Adds bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }

@@ -1,5 +1,5 @@
-//! The directory that files go to, and that nothing leaves: every folder below it is opened from
-//! its parent, and no link is followed on the way.
+//! The target directory. No file is written outside it: every folder below it is opened from its
+//! parent, and no link is followed.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,10 +16,10 @@ use super::name::There;
 /// Folders that are kept open.
 const MOST_OPEN: usize = 256;
 
-/// Where this tool keeps its own things.
+/// The folder for the files of this tool.
 pub(super) const OWN_FOLDER: &str = ".paceline";
 
-/// How names of half files and their notes begin.
+/// The prefix of the names of partial files and their notes.
 pub(super) const LEFT_OVER: &str = ".paceline-";
 
 /// One folder, open.
@@ -31,7 +31,7 @@ pub(super) struct Directory {
     open: Mutex<BTreeMap<String, Folder>>,
 }
 
-/// Whether missing folders are made on the way.
+/// Whether missing folders are made.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Missing {
     Make,
@@ -44,8 +44,8 @@ pub(super) fn split(path: &str) -> (&str, &str) {
 }
 
 impl Directory {
-    /// Opens the directory, made if it is not there. The path itself may lead through links: it is
-    /// the user's choice.
+    /// Opens the directory, and makes it if it is missing. The path itself may lead through links: the
+    /// user chose it.
     pub(super) fn open(path: &Path) -> io::Result<Directory> {
         std::fs::create_dir_all(path)?;
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
@@ -53,7 +53,7 @@ impl Directory {
         Ok(Directory { root: Arc::new(root), open: Mutex::default() })
     }
 
-    /// Whether anything of this program lies in the directory itself, such as a half file.
+    /// Returns `true` if the directory itself holds files of this program, such as partial files.
     pub(super) fn has_left_overs(&self) -> io::Result<bool> {
         for entry in rustix::fs::Dir::read_from(&*self.root)? {
             let entry = entry?;
@@ -64,7 +64,7 @@ impl Directory {
         Ok(false)
     }
 
-    /// The folder of a target, made if it is not there.
+    /// The folder of a target. It is made if it is missing.
     pub(super) fn folder(&self, path: &str) -> io::Result<Folder> {
         if path.is_empty() {
             return Ok(self.root.clone());
@@ -114,7 +114,7 @@ impl Directory {
         }
     }
 
-    /// What has this name, as far as one can see.
+    /// The kind of file with this name.
     pub(super) fn kind(&self, path: &str) -> Option<There> {
         let (folder, name) = split(path);
         let folder = match folder {
@@ -124,13 +124,13 @@ impl Directory {
         let found = rustix::fs::statat(&*folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         match FileType::from_raw_mode(found.st_mode) {
             FileType::Directory => Some(There::Folder),
-            // Whoever put a link there has to be told that nothing goes through it.
+            // A link is an error of its own, since links are never followed.
             FileType::Symlink => None,
             _ => Some(There::File),
         }
     }
 
-    /// The length of whatever has this name; nothing if nothing has.
+    /// The length of the file with this name, of any kind; `None` if there is none.
     pub(super) fn length(&self, path: &str) -> io::Result<Option<u64>> {
         let (folder, name) = split(path);
         let folder = match folder {
@@ -145,7 +145,7 @@ impl Directory {
     }
 }
 
-/// The length of a plain file in a folder; something that is no plain file counts as there.
+/// The length of a regular file in a folder. A file of another kind counts as existing.
 pub(super) fn length(folder: &Folder, name: &str) -> io::Result<Option<u64>> {
     match rustix::fs::statat(&**folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(found) => Ok(Some(found.st_size as u64)),
@@ -154,26 +154,26 @@ pub(super) fn length(folder: &Folder, name: &str) -> io::Result<Option<u64>> {
     }
 }
 
-/// Opens a file of ours for reading and writing, made if it is not there.
+/// Opens a file of this program for reading and writing. It is made if it is missing.
 pub(super) fn create(folder: &Folder, name: &str, flags: OFlags) -> io::Result<File> {
     let flags = flags | OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(rustix::fs::openat(&**folder, name, flags, Mode::from_raw_mode(0o666))?.into())
 }
 
-/// The same for a file that only its owner may read.
+/// Like `create`, for a file that only its owner may read.
 pub(super) fn create_private(folder: &Folder, name: &str) -> io::Result<File> {
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(rustix::fs::openat(&**folder, name, flags, Mode::from_raw_mode(0o600))?.into())
 }
 
-/// Opens a file of ours that is there, for reading and writing.
+/// Opens an existing file of this program for reading and writing.
 pub(super) fn existing(folder: &Folder, name: &str) -> io::Result<Option<File>> {
     open_existing(folder, name, OFlags::RDWR)
 }
 
-/// Opens a file that is there, whosever it is, for reading.
+/// Opens any existing file for reading.
 pub(super) fn readable(folder: &Folder, name: &str) -> io::Result<Option<File>> {
-    // A pipe must not hold us up until somebody writes to it.
+    // Opening a pipe must not block until it has a writer.
     open_existing(folder, name, OFlags::RDONLY | OFlags::NONBLOCK)
 }
 
@@ -186,21 +186,21 @@ fn open_existing(folder: &Folder, name: &str, access: OFlags) -> io::Result<Opti
     }
 }
 
-/// Removes a file of ours; one that is gone already is no trouble.
+/// Removes a file of this program. A missing file is no error.
 pub(super) fn remove(folder: &Folder, name: &str) {
     let _ = rustix::fs::unlinkat(&**folder, name, AtFlags::empty());
 }
 
-/// Whether a file may be replaced.
+/// The file that a rename may replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Over {
-    /// What has that name is replaced.
+    /// Any file with that name is replaced.
     Anything,
-    /// Only if nothing has that name.
+    /// None: the name must be free.
     Nothing,
 }
 
-/// Gives a file its name; says whether that worked, which with [`Over::Nothing`] it may not.
+/// Renames a file. Returns `false` if the name is taken, which only [`Over::Nothing`] can.
 pub(super) fn rename(folder: &Folder, from: &str, to: &str, over: Over) -> io::Result<bool> {
     let flags = match over {
         Over::Anything => RenameFlags::empty(),
@@ -209,7 +209,7 @@ pub(super) fn rename(folder: &Folder, from: &str, to: &str, over: Over) -> io::R
     match rustix::fs::renameat_with(&**folder, from, &**folder, to, flags) {
         Ok(()) => Ok(true),
         Err(Errno::EXIST) if over == Over::Nothing => Ok(false),
-        // A file system without this kind of renaming has hard links, which do the same.
+        // A file system without this kind of rename: a hard link has the same effect.
         Err(Errno::INVAL) if over == Over::Nothing => {
             match rustix::fs::linkat(&**folder, from, &**folder, to, AtFlags::empty()) {
                 Ok(()) => {

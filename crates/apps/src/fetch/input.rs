@@ -1,4 +1,4 @@
-//! Lists of what to fetch, read one entry at a time.
+//! Lists of files to fetch, read one entry at a time.
 
 mod jsonl;
 mod lines;
@@ -15,22 +15,22 @@ use url::Url;
 use super::item::Item;
 use lines::{Line, Lines};
 
-/// How a list is written.
+/// The format of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Format {
-    /// The first line that says something decides between `Jsonl` and `Aria2`.
+    /// The first line with content decides between `Jsonl` and `Aria2`.
     Auto,
     /// A URL on each line, mirrors of one file separated by tabs.
     Plain,
-    /// The same as aria2 writes it: under the URLs of a file indented lines ` out=NAME`, ` dir=DIR` and
-    /// ` checksum=sha-256=HEX`. Other options are passed over.
+    /// The format of aria2: below the URLs of a file, indented lines ` out=NAME`, ` dir=DIR` and
+    /// ` checksum=sha-256=HEX`. Other options are ignored.
     Aria2,
     /// On each line an object with `url` or `urls`, and with `out`, `dir` and `checksum`.
     Jsonl,
     /// A file such as `SHA256SUMS`.
     Manifest {
-        /// What its names are relative to, as links are on a page: all after the last `/` is
-        /// replaced, so the URL of the manifest itself is right too.
+        /// The URL that names are relative to, like links on a page: the part after the last `/` is
+        /// replaced, so the URL of the manifest itself works too.
         base: Url,
     },
 }
@@ -45,14 +45,14 @@ pub struct Items<R: BufRead> {
     format: Format,
 }
 
-/// What is wrong with one entry of a list; shown as `list.txt:17: what is wrong`.
+/// An invalid entry of a list; shown as `list.txt:17: what is wrong`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
     /// The name of the list.
     pub source: String,
     /// The line, counted from 1.
     pub line: u64,
-    /// What is wrong and what would be right; never shows a password.
+    /// What is wrong, and what to write instead. Never shows a password.
     pub what: String,
 }
 
@@ -76,8 +76,8 @@ impl<R: BufRead> Items<R> {
         item.map_err(|what| self.mistake(line.number, what))
     }
 
-    /// An entry with the options below it. They go with the entry also if it is a mistake: each of
-    /// them would look like an option that belongs to nothing.
+    /// An entry with the options below it. Options of an invalid entry are skipped with it: otherwise
+    /// each would be an error of its own.
     fn with_options(&mut self, first: Line) -> Result<Item, Mistake> {
         if first.indented {
             return self.one_line(first, |_| Err(uris::ORPHAN.to_owned()));
@@ -103,7 +103,7 @@ impl<R: BufRead> Iterator for Items<R> {
             match &line.text {
                 Ok(text) if text.trim_start().starts_with('{') => self.format = Format::Jsonl,
                 Ok(_) => self.format = Format::Aria2,
-                // A line that could not be read decides nothing.
+                // An unreadable line does not decide the format.
                 Err(_) => {}
             }
         }
@@ -113,7 +113,7 @@ impl<R: BufRead> Iterator for Items<R> {
             }
             Format::Plain => self.one_line(line, uris::item),
             Format::Aria2 => self.with_options(line),
-            // What is still undecided could not be read, so no reader sees it.
+            // The format is still undecided only if the line could not be read.
             Format::Auto | Format::Jsonl => self.one_line(line, jsonl::item),
             Format::Manifest { base } => self.one_line(line, |text| manifest::item(text, base)),
         })
@@ -128,7 +128,7 @@ impl fmt::Display for Mistake {
 
 impl Error for Mistake {}
 
-/// A path from a list, checked here so that the mistake has a line.
+/// A path from a list, checked here so that the error has a line number.
 fn checked_path(path: &str) -> Result<String, String> {
     let parts = super::name::relative(path).map_err(|error| error.to_string())?;
     Ok(parts.join("/"))

@@ -1,4 +1,4 @@
-//! One thing to fetch.
+//! One item of a list: a file to fetch.
 
 use thiserror::Error;
 use url::{ParseError, Url};
@@ -12,10 +12,10 @@ pub const MOST_MIRRORS: usize = 16;
 /// The longest URL, in bytes.
 pub const LONGEST_URL: usize = 64 * 1024;
 
-/// What stands for a user and a password in messages.
+/// The placeholder for user and password in messages.
 const HIDDEN: &str = "***@";
 
-/// One thing to fetch, and what its list says about it.
+/// One file to fetch, and the details that its list gives.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Item {
     /// The mirrors in order, at least one and at most [`MOST_MIRRORS`].
@@ -24,7 +24,7 @@ pub struct Item {
     pub out: Option<String>,
     /// The directory of the file; it has passed `name::relative`.
     pub dir: Option<String>,
-    /// What its bytes must give.
+    /// The checksum that its bytes must have.
     pub checksum: Option<Checksum>,
 }
 
@@ -47,13 +47,13 @@ impl std::fmt::Debug for Item {
     }
 }
 
-/// Why a text is no URL that can be fetched; never shows a password.
+/// An invalid URL. Never shows a password.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum UrlError {
     /// There is no text.
     #[error("the URL is empty: write one such as `https://example.org/file.iso`")]
     Empty,
-    /// It is longer than any server takes.
+    /// It is longer than servers accept.
     #[error("the URL is longer than {LONGEST_URL} bytes: shorten it")]
     Long,
     /// It begins with the host.
@@ -77,7 +77,7 @@ pub enum UrlError {
     },
 }
 
-/// The URL that a text means, without its fragment, which is never sent.
+/// Parses a URL, and removes its fragment, which is never sent.
 pub fn url_of(text: &str) -> Result<Url, UrlError> {
     let text = text.trim();
     if text.is_empty() {
@@ -118,8 +118,8 @@ fn has_our_scheme(word: &str) -> bool {
     matches!(scheme.as_deref(), Some("http" | "https"))
 }
 
-/// Whether the text would be a URL with `https://` in front: `example.org:80/x` and
-/// `localhost:80` have what looks like a scheme.
+/// Returns `true` if the text would be a URL with `https://` in front: `example.org:80/x` and
+/// `localhost:80` seem to have a scheme.
 fn is_bare(text: &str, parsed: &Result<Url, ParseError>) -> bool {
     let lacks_scheme = match (parsed, text.split_once(':')) {
         (Err(ParseError::RelativeUrlWithoutBase), _) => true,
@@ -133,7 +133,7 @@ fn is_bare(text: &str, parsed: &Result<Url, ParseError>) -> bool {
     lacks_scheme && like_a_host && Url::parse(&format!("https://{text}")).is_ok()
 }
 
-/// A text that may be no URL, so that only its last `@` tells where a password could end.
+/// Hides the password in a text that may not be a URL. It could extend to the last `@`.
 pub(super) fn text_without_password(text: &str) -> String {
     let Some((before, after)) = text.rsplit_once('@') else { return shown(text) };
     // A `://` further on is part of what may be the password.

@@ -1,4 +1,4 @@
-//! Names of files that are safe on Linux, macOS and Windows, whoever chose them.
+//! File names that are safe on Linux, macOS and Windows, from any source.
 
 mod disposition;
 mod of_url;
@@ -15,8 +15,8 @@ pub use relative::{NameError, relative};
 pub(crate) use shown::shown;
 pub use wanted::{Taken, There, Wanted};
 
-/// The longest name that `safe` gives, in bytes: file systems take 255, the rest is room for
-/// suffixes of files that are not complete yet.
+/// The longest name that `safe` returns, in bytes. File systems allow 255; the rest is room for the
+/// suffixes of partial files.
 pub const LONGEST_SAFE: usize = 200;
 
 /// The most parts of a path, its host included.
@@ -28,14 +28,14 @@ const HASH_BYTES: usize = 5;
 /// The longest part of an extension that a cut name keeps.
 const LONGEST_EXTENSION: usize = 8;
 
-/// Extensions that stand behind another one, as in `.tar.gz`.
+/// Extensions that may follow another one, as in `.tar.gz`.
 const OUTER_EXTENSIONS: [&str; 9] = ["gz", "bz2", "xz", "zst", "br", "lz4", "lzma", "asc", "sig"];
 
-/// Names that Windows gives to devices, in every directory and with every extension.
+/// Names of devices on Windows, in every directory and with every extension.
 const DEVICES: [&str; 7] = ["con", "prn", "aux", "nul", "clock$", "conin$", "conout$"];
 
-/// One part of a path that means a plain visible file everywhere; never empty, at most
-/// [`LONGEST_SAFE`] bytes, and a safe name stays as it is.
+/// Makes one part of a path safe: the name of a visible file on every system, never empty, at most
+/// [`LONGEST_SAFE`] bytes. A safe name is returned unchanged.
 pub fn safe(text: &str) -> String {
     let plain: String = text.trim_start().chars().map(plain).collect();
     let mut name = cut(&plain, LONGEST_SAFE);
@@ -48,7 +48,7 @@ pub fn safe(text: &str) -> String {
     if name.is_empty() { "_".to_owned() } else { name }
 }
 
-/// The same name with a hash of its origin before its extension, for two URLs that want one name.
+/// Adds a hash of the URL before the extension, for two URLs with the same name.
 pub fn distinct(name: &str, origin: &str) -> String {
     let name = safe(name);
     let hash = HEXLOWER.encode(&Sha256::digest(origin)[..HASH_BYTES]);
@@ -63,8 +63,8 @@ fn plain(char: char) -> char {
     if reserved || char.is_control() || shown::is_invisible(char) { '_' } else { char }
 }
 
-/// At most so many bytes, with its extension, and no space or dot at the end: Windows drops
-/// these, and then two names are one file.
+/// Cuts a name to a length in bytes. It keeps the extension, and ends in no space or dot: Windows
+/// drops these, which would make one file of two names.
 fn cut(name: &str, most: usize) -> String {
     let name = trimmed_end(name);
     if name.len() <= most {
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(extension(&long), ".iso");
     }
 
-    /// Texts made of what is dangerous, at all lengths around the limit.
+    /// Texts of dangerous characters, with lengths around the limit.
     fn some_text() -> impl Strategy<Value = String> {
         let piece = prop_oneof![
             "\\PC{0,8}",

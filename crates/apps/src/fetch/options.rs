@@ -1,4 +1,4 @@
-//! How files are to be fetched.
+//! The options of a run.
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -11,51 +11,52 @@ use super::request::{Coding, Manners};
 use crate::http::Patience;
 use crate::http::proxy::Proxies;
 
-/// Everything that a run is told.
+/// The options of a run.
 #[derive(Debug)]
 pub struct Options {
-    /// Where the files go.
+    /// The target directory.
     pub directory: PathBuf,
-    /// Whether a store whose log is missing is opened in its older state.
+    /// Opens a store whose log is missing in its older state.
     pub accept_older: bool,
     /// How files get their names.
     pub naming: Naming,
-    /// What becomes of files that have the name of one to be fetched.
+    /// What to do if a file with the target's name exists.
     pub existing: Existing,
-    /// What becomes of files that were fetched before.
+    /// What to do with files that were fetched before.
     pub fetched: Fetched,
-    /// Requests at once, in all.
+    /// Requests in flight, over all hosts.
     pub jobs: NonZeroU32,
-    /// The limits of hosts that have none of their own.
+    /// The default limits of a host.
     pub host: Limits,
-    /// Of these, how many may be more than the first to their hosts: the rest are left for hosts that
-    /// are asked nothing yet, so that those that hang hold up no others (P5).
+    /// How many of these may go to hosts that already have a request in flight. The rest is kept for
+    /// other hosts, so that hosts that hang delay no others.
     pub beside: NonZeroU32,
-    /// Lanes of hosts by name, and templates.
+    /// Lanes of hosts, and templates, by name.
     pub lanes: Vec<(String, Limits)>,
-    /// The groups that those lanes are in.
+    /// The groups of those lanes.
     pub groups: Vec<(String, GroupLimits)>,
-    /// How often a file is tried again.
+    /// Retries per file.
     pub retries: u16,
-    /// A host that stays closed for longer is left for another run.
+    /// The longest wait for a closed host. A file whose host stays closed for longer is left for another
+    /// run.
     pub max_wait: Span,
-    /// When the run ends, whatever is left.
+    /// The time after which the run ends, finished or not.
     pub deadline: Option<Duration>,
-    /// How long one attempt may take in all.
+    /// The time limit of one attempt.
     pub timeout: Option<Span>,
-    /// How long its steps may take.
+    /// The time limits of its steps.
     pub patience: Patience,
-    /// Bytes per second over all downloads.
+    /// The limit of bytes per second over all downloads.
     pub limit_rate: Option<u64>,
-    /// The largest file.
+    /// The largest file, in bytes.
     pub largest: u64,
     /// Content codings.
     pub coding: Coding,
-    /// Connections to one large file; one means that files are not split.
+    /// Connections per large file. With one, files are not split.
     pub segments: u32,
     /// Whether robots.txt is obeyed.
     pub robots: Robots,
-    /// What requests say.
+    /// Headers and logins of requests.
     pub manners: Manners,
     /// Proxies.
     pub proxies: Proxies,
@@ -66,41 +67,41 @@ pub struct Options {
 /// How files get their names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Naming {
-    /// From the last part of the address.
+    /// The last part of the URL.
     #[default]
     Flat,
-    /// Folders for host and path.
+    /// Folders for the host and the path.
     Tree,
-    /// As the server says, else from the address.
+    /// The name that the server suggests, else the last part of the URL.
     ByServer,
 }
 
-/// What becomes of files that have the name of one to be fetched.
+/// What to do if a file with the target's name exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Existing {
-    /// They stay, and the new one is not fetched.
+    /// Keep it, and do not fetch the new file.
     #[default]
     Keep,
-    /// They are replaced.
+    /// Replace it.
     Overwrite,
 }
 
-/// What becomes of files that were fetched before.
+/// What to do with files that were fetched before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fetched {
-    /// Nothing: they are there.
+    /// Keep them.
     #[default]
     Keep,
-    /// The server is asked whether they have changed.
+    /// Ask the server whether they have changed.
     Refresh,
 }
 
 /// Whether robots.txt is obeyed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Robots {
-    /// The user names what is fetched: these are not a robot's choices.
+    /// No: the user names every file, so this is no robot.
     #[default]
     Ignore,
-    /// It is asked for and obeyed.
+    /// Yes: it is fetched and obeyed.
     Obey,
 }

@@ -1,5 +1,5 @@
-//! A file on its way: written under a temporary name beside its target, resumed only when it is
-//! certain that what comes continues what is there.
+//! A partial file: written under a temporary name beside its target, and resumed only if the new
+//! bytes are certain to continue the old ones.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -13,43 +13,44 @@ use tokio::task::JoinHandle;
 use super::checksum::{Algorithm, Checksum, Hasher};
 use super::directory::{Folder, LEFT_OVER, create, create_private, existing, length, remove};
 
-/// Files up to this length are written when they are complete, by the thread that names them.
+/// Files up to this length stay in memory until they are complete. The thread that names them writes
+/// them.
 const SMALL: usize = 32 << 10;
-/// Shorter files are not worth a note: they are fetched anew.
+/// Shorter files get no note: they are fetched anew.
 pub(super) const RESUMED_FROM: u64 = 64 << 10;
-/// So much is written between two points up to which a power cut loses nothing. It also sets the
-/// disk to work early, so that little is left to sync at the end.
+/// Bytes between two sync points; a power cut loses nothing before the last one. Early syncs also
+/// leave little to sync at the end.
 const SYNC_EVERY: u64 = 32 << 20;
 /// The longest note that is read.
 const LONGEST_NOTE: u64 = 256 << 10;
 
-/// What is known about a half file.
+/// The note about a partial file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Note {
-    /// Where it comes from, after all redirects.
+    /// Its URL, after all redirects.
     pub(super) url: String,
     /// The strong validator of the version that was begun.
     pub(super) etag: String,
-    /// Its whole length, if that was said.
+    /// Its whole length, if the server gave one.
     pub(super) total: Option<u64>,
-    /// Which boot of the machine wrote it: after another one only synced bytes count.
+    /// The boot of the machine that wrote it. After another boot only synced bytes count.
     pub(super) boot: String,
-    /// Bytes that no power cut takes away.
+    /// Bytes that are synced.
     pub(super) synced: u64,
-    /// What the server calls it.
+    /// The name that the server suggests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) disposition: Option<String>,
-    /// How it is split, if its pieces come over several connections.
+    /// The split, if its pieces come over several connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) split: Option<Split>,
 }
 
-/// How a file is split into pieces.
+/// The split of a file into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Split {
-    /// The length of the first piece, which is there.
+    /// The length of the first piece, which is complete.
     pub(super) first: u64,
-    /// The length of the others.
+    /// The length of the other pieces.
     pub(super) size: u64,
     /// When it was begun: pieces of an earlier beginning do not count.
     pub(super) begun: u64,
@@ -63,19 +64,19 @@ pub(super) struct Part {
     file: Option<Arc<File>>,
     buffer: Vec<u8>,
     pub(super) length: u64,
-    /// There is a note on disk, and this is what it says.
+    /// The note on disk, if there is one.
     pub(super) note: Option<Note>,
     algorithm: Option<Algorithm>,
-    /// What has come so far, if all of it passed by here; a resumed file is read at its end.
+    /// The hash so far, if all bytes were hashed as they came. A resumed file is read again at its end.
     hasher: Option<Hasher>,
-    /// Where the last point is, and the work that makes it safe.
+    /// The last sync point, and the task that syncs it.
     asked: u64,
     syncing: Option<JoinHandle<io::Result<u64>>>,
-    /// Somebody else cares for it now.
+    /// Whether another owner is responsible for the files.
     handed_over: bool,
 }
 
-/// A file that cannot be resumed is of no use to anybody.
+/// Removes a file that cannot be resumed.
 impl Drop for Part {
     fn drop(&mut self) {
         if self.note.is_none() && self.file.is_some() && !self.handed_over {
@@ -84,7 +85,7 @@ impl Drop for Part {
     }
 }
 
-/// A complete file, for whoever gives it its name.
+/// A complete file without its final name.
 pub(super) struct Complete {
     pub(super) folder: Folder,
     id: String,
@@ -104,18 +105,18 @@ impl Complete {
         Ok(self.file.as_ref().expect("just made"))
     }
 
-    /// Its temporary name.
+    /// The temporary name.
     pub(super) fn temporary(&self) -> String {
         Part::name(&self.id)
     }
 
-    /// Nothing of it is of use: a disk that failed once may say later that all is well.
+    /// Removes it. After a failed write it must not be used: a later sync may report success.
     pub(super) fn discard(&self) {
         self.forget_note();
         remove(&self.folder, &self.temporary());
     }
 
-    /// Nothing is to be resumed any more.
+    /// Removes the note: there is nothing left to resume.
     pub(super) fn forget_note(&self) {
         if self.noted {
             Part::forget(&self.folder, &self.id);
@@ -150,8 +151,8 @@ impl Part {
         }
     }
 
-    /// A new file in the place of an old one. The note goes first and the old file is not written
-    /// over: whatever a power cut leaves, no note speaks of bytes that it does not know.
+    /// A new file in place of an old one. The note is removed first and the old file is not overwritten,
+    /// so that after a power cut no note describes other bytes than its own.
     fn begin(folder: &Folder, id: &str) -> io::Result<File> {
         let name = Part::name(id);
         match create(folder, &name, OFlags::EXCL) {
@@ -164,12 +165,12 @@ impl Part {
         }
     }
 
-    /// Removes a note that speaks of no file, or of one that is of no use.
+    /// Removes a note without a file, or with a useless one.
     pub(super) fn forget(folder: &Folder, id: &str) {
         remove(folder, &Part::note_name(id));
     }
 
-    /// Takes up a half file, if there is one that can be trusted; else no note of it is left.
+    /// Opens a partial file that can be trusted, if there is one; otherwise its note is removed.
     pub(super) fn resume(
         folder: &Folder,
         id: &str,
@@ -217,14 +218,14 @@ impl Part {
         }))
     }
 
-    /// Everything that has come is of no use: from the start again.
+    /// Discards all bytes, and starts over.
     pub(super) fn restart(self) -> Part {
         let (folder, id, algorithm) = (self.folder.clone(), self.id.clone(), self.algorithm);
         self.discard();
         Part::fresh(folder, &id, algorithm)
     }
 
-    /// The file on disk, made if everything was in memory so far.
+    /// The file on disk. It is made if all bytes were in memory so far.
     fn on_disk(&mut self) -> io::Result<&Arc<File>> {
         if self.file.is_none() {
             let file = Part::begin(&self.folder, &self.id)?;
@@ -236,7 +237,7 @@ impl Part {
         Ok(self.file.as_ref().expect("just made"))
     }
 
-    /// From now on the file can be resumed.
+    /// Makes the file resumable.
     pub(super) fn keep_note(&mut self, note: Note) -> io::Result<()> {
         self.on_disk()?;
         write_note(&self.folder, &self.id, &note)?;
@@ -244,7 +245,7 @@ impl Part {
         Ok(())
     }
 
-    /// Appends what came.
+    /// Appends bytes.
     pub(super) fn append(&mut self, piece: &[u8]) -> io::Result<()> {
         if self.file.is_none() && self.buffer.len() + piece.len() <= SMALL {
             self.buffer.extend_from_slice(piece);
@@ -254,7 +255,7 @@ impl Part {
             if length < SYNC_EVERY {
                 file.write_all(piece)?;
             } else {
-                // A disk that cannot keep up makes writers wait: other downloads must not.
+                // On a slow disk writes block: that must not hold up other downloads.
                 tokio::task::block_in_place(|| file.write_all(piece))?;
             }
         }
@@ -265,7 +266,7 @@ impl Part {
         Ok(())
     }
 
-    /// Lets the disk catch up, where there is enough for it to do.
+    /// Begins a sync, if enough bytes were written.
     pub(super) async fn keep_up(&mut self) -> io::Result<()> {
         if self.length - self.asked >= SYNC_EVERY {
             self.sync_so_far().await?;
@@ -273,7 +274,7 @@ impl Part {
         Ok(())
     }
 
-    /// Asks for the next safe point; waits for the one before it.
+    /// Begins the next sync point, after waiting for the one before.
     async fn sync_so_far(&mut self) -> io::Result<()> {
         if let Some(syncing) = self.syncing.take() {
             let synced = syncing.await.map_err(io::Error::other)??;
@@ -291,14 +292,14 @@ impl Part {
         Ok(())
     }
 
-    /// Makes what has come so far safe, and lets it be resumed as the first of several pieces.
+    /// Syncs the bytes so far, and makes them resumable as the first of several pieces.
     pub(super) async fn split(&mut self, note: Note) -> io::Result<()> {
         let file = self.on_disk()?.clone();
         tokio::task::spawn_blocking(move || file.sync_data()).await.map_err(io::Error::other)??;
         self.keep_note(note)
     }
 
-    /// The same file after its other pieces were written beside this one.
+    /// The file, after its other pieces were written.
     pub(super) fn filled(mut self, total: u64) -> io::Result<Part> {
         let found = self.on_disk()?.metadata()?.len();
         if found != total {
@@ -308,12 +309,12 @@ impl Part {
         Ok(self)
     }
 
-    /// Whether its pieces come over several connections.
+    /// Returns `true` if its pieces come over several connections.
     pub(super) fn is_split(&self) -> bool {
         self.note.as_ref().is_some_and(|note| note.split.is_some())
     }
 
-    /// What its bytes come to, if anybody asked. Errors of the disk so far come out here.
+    /// The digest of all bytes, if one is needed. Reports earlier errors of the disk.
     pub(super) async fn digest(&mut self) -> io::Result<Option<Vec<u8>>> {
         if let Some(syncing) = self.syncing.take() {
             syncing.await.map_err(io::Error::other)??;
@@ -335,7 +336,7 @@ impl Part {
         }
     }
 
-    /// Removes what there is of it.
+    /// Removes its files.
     pub(super) fn discard(mut self) {
         self.forget_note();
     }
@@ -357,20 +358,20 @@ fn read_note(folder: &Folder, id: &str) -> io::Result<Option<Note>> {
     let Some(file) = existing(folder, &Part::note_name(id))? else { return Ok(None) };
     let mut text = Vec::new();
     file.take(LONGEST_NOTE).read_to_end(&mut text)?;
-    // A power cut may have left anything: what cannot be read was never there.
+    // A power cut may have left anything: an unreadable note counts as missing.
     Ok(serde_json::from_slice(&text).ok())
 }
 
 fn write_note(folder: &Folder, id: &str, note: &Note) -> io::Result<()> {
     let text = serde_json::to_vec(note).expect("a note is plain data");
-    // One write of a whole note, so that a kill leaves the old one or the new one.
-    // The address in it may carry a login.
+    // One write for the whole note, so that a kill leaves the old or the new one. Only its owner
+    // may read it: its URL may contain a login.
     let file = create_private(folder, &Part::note_name(id))?;
     file.write_all_at(&text, 0)?;
     file.set_len(text.len() as u64)
 }
 
-/// Reads a whole file, and says whether it is the right one.
+/// Reads a whole file. Returns `true` if its checksum matches.
 pub(super) async fn comes_to(file: File, checksum: &Checksum) -> io::Result<bool> {
     let checksum = checksum.clone();
     let read = move || Ok(checksum.matches(&hash(&file, checksum.algorithm())?.finish()));
@@ -388,7 +389,7 @@ fn hash(mut file: &File, algorithm: Algorithm) -> io::Result<Hasher> {
     }
 }
 
-/// Which boot of the machine this is; nothing that can be told apart where the system does not say.
+/// The id of this boot of the machine; empty if the system has none.
 pub(super) fn boot_id() -> &'static str {
     static BOOT: std::sync::OnceLock<String> = std::sync::OnceLock::new();
     BOOT.get_or_init(|| {
@@ -418,7 +419,7 @@ mod tests {
         Directory::open(place.path()).and_then(|directory| directory.folder("")).expect("open")
     }
 
-    /// A half file with a note like this, as a kill leaves it; and how much of it is believed.
+    /// Resumes a partial file with this note, as a kill leaves it, and returns the bytes that are kept.
     #[track_caller]
     fn check(bytes: usize, note: Note, believed: Option<u64>) {
         let place = tempfile::tempdir().expect("a directory");
@@ -433,7 +434,7 @@ mod tests {
         assert_eq!(
             left,
             if believed.is_some() { 2 } else { 1 },
-            "a note that is not believed goes"
+            "a note that is not trusted is removed"
         );
     }
 

@@ -1,4 +1,4 @@
-//! From an item of the list to a job: its key, its name, and whether anything is to be done.
+//! Plans: from an item of the list to a job with a key and a target.
 
 use paceline::jobs::JobView;
 use paceline::report::CallOutcome;
@@ -18,34 +18,34 @@ use crate::http::Origin;
 /// The kind of jobs that fetch files.
 pub(super) const KIND: &str = "fetch";
 
-/// Says that two items are the same work: the same addresses to the same place.
+/// The same for two items with the same URLs and the same target.
 pub(super) type Key = [u8; 32];
 
-/// What an earlier run left of an item.
-pub(super) enum Known {
+/// The file that an earlier run saved for an item.
+pub(super) enum Earlier {
     /// No file.
     Nothing,
-    /// The file.
-    Right(Saved),
+    /// The file that the list wants.
+    Current(Saved),
     /// A file that is not what the list wants now.
-    Wrong(Saved),
+    Outdated(Saved),
 }
 
-/// What becomes of an item.
+/// What to do with an item.
 pub(super) enum Plan {
-    /// It is there.
+    /// Nothing: its file exists.
     There(Saved),
-    /// It is to be fetched.
+    /// Fetch it.
     Fetch(Box<Task>),
-    /// Something has its name already.
+    /// Report that a file with its name exists.
     Exists(String),
-    /// Another item of the list has its name, or the same one in another entry, or the archive.
+    /// Report that another item, another entry of the same item, or the archive has its name.
     Wanted(String),
-    /// It cannot be, in these words.
+    /// Report this error.
     Fail(String),
 }
 
-/// Gives items their names.
+/// Plans items, and gives them their names.
 pub(super) struct Planner {
     naming: Naming,
     existing: Existing,
@@ -73,7 +73,7 @@ impl Planner {
             hash.update("\n");
             hash.update(place.as_deref().unwrap_or_default());
         }
-        // What comes to another file is other work.
+        // Another target is other work.
         if self.naming == Naming::Tree && item.out.is_none() {
             hash.update("\n\ntree");
         }
@@ -83,22 +83,22 @@ impl Planner {
         hash.finalize().into()
     }
 
-    /// The keys by which an item may be known: its own, that of an entry which names the target, as
-    /// lists of failures do, and that of one which names no place.
+    /// The keys under which a job of an item may exist: its own, that of an entry that names the target,
+    /// as lists of failures do, and that of an entry without target.
     pub(super) fn keys_of(&self, item: &Item, target: &str) -> [Key; 3] {
         let plain = Item { urls: item.urls.clone(), out: None, dir: None, checksum: None };
         let named = Item { out: Some(target.to_string()), ..plain.clone() };
         [self.key(item), self.key(&named), self.key(&plain)]
     }
 
-    /// A name that is in use.
+    /// A target that is in use.
     fn taken(&mut self, target: &str) {
         let parts: Vec<String> = target.split('/').map(str::to_string).collect();
         self.wanted.among_folders(&parts, |_| None);
         self.wanted.take(target);
     }
 
-    /// The parts of the path that an address alone gives.
+    /// The parts of a path that is derived from a URL.
     fn named_by(&self, url: &Url) -> Vec<String> {
         match self.naming {
             Naming::Tree => name::tree(url),
@@ -106,21 +106,21 @@ impl Planner {
         }
     }
 
-    /// What becomes of an item, given what is known about it.
-    pub(super) fn plan(&mut self, item: &Item, known: Known, directory: &Directory) -> Plan {
+    /// Plans an item, given the file of an earlier run.
+    pub(super) fn plan(&mut self, item: &Item, known: Earlier, directory: &Directory) -> Plan {
         let (saved, have) = match known {
-            Known::Nothing => return self.fresh(item, directory),
-            Known::Right(saved) if self.fetched == Fetched::Keep => {
+            Earlier::Nothing => return self.fresh(item, directory),
+            Earlier::Current(saved) if self.fetched == Fetched::Keep => {
                 self.taken(&saved.file);
                 return Plan::There(saved);
             }
-            Known::Right(saved) => {
+            Earlier::Current(saved) => {
                 let Saved { etag, last_modified, .. } = &saved;
                 let (etag, last_modified) = (etag.clone(), last_modified.clone());
                 (saved, Some(Version { etag, last_modified }))
             }
-            // That one is not asked whether it has changed: another one is wanted.
-            Known::Wrong(saved) => (saved, None),
+            // No conditional request: the list wants another version.
+            Earlier::Outdated(saved) => (saved, None),
         };
         self.taken(&saved.file);
         let (named, had) = (Named::Renew, Some(saved.bytes));
@@ -140,7 +140,7 @@ impl Planner {
         self.fetch_to(target, item, directory)
     }
 
-    /// What becomes of an item whose name another one has.
+    /// Plans an item whose name is taken.
     pub(super) fn plan_distinct(&mut self, item: &Item, directory: &Directory) -> Plan {
         let mut parts = match self.parts(item, directory) {
             Ok(parts) => parts,
@@ -161,7 +161,7 @@ impl Planner {
             (Existing::Keep, true) => Named::ByServer,
             (Existing::Keep, false) => Named::New,
         };
-        // A path that cannot be looked at, such as one behind a link, is not free either.
+        // A path that cannot be examined, such as one behind a link, is not free either.
         if named == Named::New && !matches!(directory.length(&target), Ok(None)) {
             return Plan::Exists(target);
         }
@@ -200,7 +200,7 @@ fn task(item: &Item, target: String) -> Task {
     }
 }
 
-/// What a finished job saved, if it did.
+/// The file that a finished job saved, if any.
 pub(super) fn saved(view: &JobView) -> Option<Saved> {
     let report = view.stored.report.as_ref()?;
     report.calls.iter().find_map(|call| match &call.outcome {
@@ -219,7 +219,7 @@ pub(super) fn job(task: &Task, key: &Key, options: &Terms) -> Job {
     job.attempts(options.attempts).max_wait(options.max_wait)
 }
 
-/// What every job is told.
+/// The terms of every job.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
     pub(super) attempts: u16,

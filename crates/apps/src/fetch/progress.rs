@@ -1,4 +1,4 @@
-//! What is going on, for whoever wants to show it.
+//! Progress of a run, for display.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use paceline::jobs::AttemptId;
 
 use super::task::{Saved, shown};
 
-/// Counts that grow while files come.
+/// Counters of a run.
 #[derive(Debug, Default)]
 pub struct Progress {
     bytes: AtomicU64,
@@ -19,18 +19,18 @@ pub struct Progress {
     active: Mutex<BTreeMap<AttemptId, Arc<Active>>>,
 }
 
-/// A body that is being read.
+/// A body in transfer.
 #[derive(Debug)]
 pub struct Active {
-    /// The file that it goes to.
+    /// The target of the file.
     pub file: String,
-    /// Its whole length; zero if the server does not say.
+    /// The whole length; zero if the server gives none.
     pub total: u64,
     done: AtomicU64,
 }
 
 impl Active {
-    /// Bytes that are there.
+    /// Bytes written so far.
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
@@ -47,12 +47,12 @@ impl Progress {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// Files that are known so far: those of the list, and those that an earlier run left.
+    /// Files found so far: those of the list, and those that an earlier run left.
     pub fn listed(&self) -> u64 {
         self.listed.load(Ordering::Relaxed)
     }
 
-    /// Whether the list was read to its end, so that no more files will be known.
+    /// Whether the list was read to its end.
     pub fn list_read(&self) -> bool {
         self.list_read.load(Ordering::Relaxed)
     }
@@ -65,12 +65,12 @@ impl Progress {
         self.list_read.store(true, Ordering::Relaxed);
     }
 
-    /// The bodies that are being read, the oldest first.
+    /// The bodies in transfer, the oldest first.
     pub fn active(&self) -> Vec<Arc<Active>> {
         self.lock().values().cloned().collect()
     }
 
-    /// Whether no body is being read.
+    /// Returns `true` if no body is in transfer.
     pub(super) fn is_idle(&self) -> bool {
         self.lock().is_empty()
     }
@@ -79,7 +79,7 @@ impl Progress {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A body begins; it is shown until the guard is dropped.
+    /// Shows a body until the guard is dropped.
     pub(super) fn begin(
         self: &Arc<Progress>,
         attempt: AttemptId,
@@ -98,7 +98,7 @@ impl Progress {
     }
 }
 
-/// While it lives, its body is shown.
+/// Shows its body until dropped.
 pub(super) struct Reading {
     progress: Arc<Progress>,
     attempt: AttemptId,
@@ -118,76 +118,76 @@ impl Drop for Reading {
     }
 }
 
-/// Something that people or programs may want to know.
+/// An event of a run.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A file is there.
+    /// A file was saved.
     Done {
-        /// What was asked for.
+        /// Its URL.
         url: String,
-        /// What came of it.
+        /// The saved file.
         saved: Saved,
-        /// Requests that it took.
+        /// Requests that were sent for it.
         attempts: u32,
     },
-    /// A file was there before.
+    /// A file of an earlier run was kept.
     Skipped {
-        /// What was asked for.
+        /// Its URL.
         url: String,
-        /// What is known about it.
+        /// The saved file.
         saved: Saved,
     },
-    /// An attempt was in vain and may be repeated.
+    /// An attempt failed and may be retried.
     Retry {
-        /// What was asked for.
+        /// Its URL.
         url: String,
-        /// The kind of failure.
+        /// The class of the failure.
         class: String,
-        /// For people.
+        /// The failure, for people.
         message: String,
-        /// Which attempt it was.
+        /// The number of the attempt.
         attempt: u16,
     },
-    /// The server wants fewer requests.
+    /// The server throttled a request.
     Throttled {
-        /// The lane that rests.
+        /// The lane in question.
         lane: String,
-        /// For how long, if the server said so.
+        /// The wait that the server asked for, if any.
         retry_after: Option<Duration>,
     },
-    /// A file will not come.
+    /// A file failed.
     Failed(Failed),
-    /// A file was put off: limits, a closed host, a deadline.
+    /// A file was deferred: by limits, a closed host or a deadline.
     Deferred(Failed),
-    /// A line of the list that cannot be meant.
+    /// An invalid line of the list.
     Mistake(super::input::Mistake),
 }
 
-/// What did not come, and why.
+/// A file that was not saved, and why.
 #[derive(Clone, Debug)]
 pub struct Failed {
-    /// What was asked for, mirrors included.
+    /// Its URLs, mirrors included.
     pub urls: Vec<String>,
-    /// The file that it would have been.
+    /// The target of the file.
     pub target: String,
-    /// What its bytes should have come to.
+    /// The expected checksum.
     pub checksum: Option<super::checksum::Checksum>,
-    /// The kind of failure.
+    /// The class of the failure.
     pub class: String,
-    /// For people.
+    /// The failure, for people.
     pub message: String,
 }
 
 impl Failed {
-    /// The first of its addresses, without the login that it may carry.
+    /// The first URL, without a login.
     pub fn shown(&self) -> String {
         let url = self.urls.first().and_then(|url| url::Url::parse(url).ok());
         url.map(|url| shown(&url)).unwrap_or_default()
     }
 }
 
-/// Whoever wants to know.
+/// A subscriber to the events of a run.
 pub trait Watch: Send + Sync {
-    /// Told of each thing that happens, from any thread; must not wait.
+    /// Receives each event, on any thread. Must not block.
     fn event(&self, event: &Event);
 }

@@ -1,14 +1,14 @@
-//! A bound on bytes per second over all downloads.
+//! The limit of bytes per second over all downloads.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What may be read ahead of time: a piece that arrives early waits, and so the next read.
+/// Time by which reads may run ahead. A read beyond it waits.
 pub(super) struct ByteRate {
     per_second: Option<u64>,
-    /// Until when what was read is paid for.
+    /// The moment at which all bytes so far fit the rate.
     paid_until: Mutex<Option<Instant>>,
 }
 

@@ -1,4 +1,4 @@
-//! What an archive keeps of an exchange.
+//! Exchanges for the archive.
 
 use std::fs::File;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -11,28 +11,28 @@ use hyper::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use url::Url;
 
-use super::came::Came;
+use super::attempt_end::AttemptEnd;
 use super::task::shown;
 use super::warc::{self, Truncated, WarcError, Writer};
 use super::worker::Attempt;
 use crate::http::Exchange;
 
-/// The largest body of an answer that is no file; the archive says where it was cut.
+/// The largest body of a response that is not a file. The archive marks it as truncated.
 const LARGEST_BODY: usize = 1 << 20;
-/// How long the body of such an answer may take: it holds its slot meanwhile.
+/// The time limit for such a body, which holds its slot.
 const READ_WITHIN: Duration = Duration::from_secs(10);
 
 /// One exchange, to be written once its body is complete.
 pub(super) struct Recorded {
     url: Url,
-    /// The address that led here, if there was a redirect.
+    /// The URL that redirected here, if any.
     via: Option<String>,
     sent: Sent,
-    /// Who answered, where no proxy hides it.
+    /// The address of the server, unless a proxy hides it.
     address: Option<IpAddr>,
     status: StatusCode,
     headers: HeaderMap,
-    /// The body of an answer that is no file.
+    /// The body of a response that is not a file.
     body: Vec<u8>,
     truncated: Truncated,
 }
@@ -45,7 +45,7 @@ pub(super) struct Sent {
 }
 
 impl Attempt<'_> {
-    /// What the archive shall keep of an exchange, if there is one.
+    /// The exchange for the archive, if there is an archive.
     pub(super) fn recorded(&self, exchange: &Exchange) -> Option<Box<Recorded>> {
         let sent = self.sent.clone().filter(|_| self.get.archive.is_some())?;
         let via = self.task.via.iter().rev().nth(1).and_then(|url| Url::parse(url).ok());
@@ -61,8 +61,8 @@ impl Attempt<'_> {
         }))
     }
 
-    /// Keeps an answer that is no file.
-    pub(super) async fn archive(&self, mut exchange: Exchange) -> Result<(), Came> {
+    /// Archives a response that is not a file.
+    pub(super) async fn archive(&self, mut exchange: Exchange) -> Result<(), AttemptEnd> {
         let Some(mut recorded) = self.recorded(&exchange) else { return Ok(()) };
         let body = &mut recorded.body;
         let read = async {
@@ -80,7 +80,7 @@ impl Attempt<'_> {
                 }
             }
         };
-        // Whatever becomes of the body, it is the status that counts.
+        // A body that fails changes nothing: the status counts.
         let read = tokio::time::timeout(READ_WITHIN, read).await;
         recorded.truncated = read.unwrap_or(Truncated::Time);
         if recorded.truncated == Truncated::No {
@@ -96,7 +96,7 @@ pub(super) struct Archive(Writer);
 impl Archive {
     pub(super) fn open(directory: &Path, name: &str) -> Result<Archive, WarcError> {
         let random = || {
-            // Ids have to differ, not to be secret: the seeds of hash tables do.
+            // Ids have to be unique, not secret: seeds of hash tables suffice.
             let roll = || RandomState::new().build_hasher().finish().to_ne_bytes();
             let mut bytes = [0; 16];
             bytes[..8].copy_from_slice(&roll());
@@ -106,7 +106,7 @@ impl Archive {
         Ok(Archive(Writer::open(directory, name, warc::Options::new(random))?))
     }
 
-    /// Writes an exchange whose body is in `file`, or else with it.
+    /// Writes an exchange, whose body is in `file` or in the exchange itself.
     pub(super) fn write(
         &mut self,
         recorded: Recorded,

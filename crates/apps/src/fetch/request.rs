@@ -1,4 +1,4 @@
-//! The request for a file: who asks, with what rights, and from which byte on.
+//! Requests for files: headers, logins and ranges.
 
 use std::time::SystemTime;
 
@@ -14,7 +14,7 @@ use crate::http::cookies::Jar;
 use crate::http::netrc::{Login, Netrc};
 use crate::http::{Client, Origin, Upload};
 
-/// What every request says.
+/// Headers and logins of requests.
 #[derive(Debug)]
 pub struct Manners {
     user_agent: HeaderValue,
@@ -23,30 +23,30 @@ pub struct Manners {
     cookies: Option<Jar>,
 }
 
-/// Which bytes are asked for.
+/// The requested bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Span {
-    /// All of them.
+    /// All bytes.
     Whole,
-    /// From this one on, to this one if named, of the version with this strong validator.
+    /// From the first number to the second, or to the end, of the version with this strong validator.
     Of { from: u64, to: Option<u64>, etag: Option<String> },
 }
 
-/// Content codings that are asked for.
+/// The requested content codings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coding {
-    /// The file as it is.
+    /// None: the file as it is.
     Identity,
-    /// Compressed on the way, and written as it was before.
+    /// Compressed in transfer, and decoded before it is written.
     Decode,
 }
 
-/// Headers whose values are nobody's secret. Of others one cannot know: they go only to the server
-/// they were meant for, and into no archive.
+/// Headers whose values are no secrets. Any other header may hold one: it goes only to the server it
+/// was meant for, and into no archive.
 const PLAIN: [HeaderName; 4] = [ACCEPT, ACCEPT_LANGUAGE, REFERER, USER_AGENT];
 
 impl Manners {
-    /// Requests say who asks and what the user wants said; logins and cookies go where they belong.
+    /// Builds requests with the user's headers. Logins and cookies go only to the servers they belong to.
     pub fn new(
         user_agent: HeaderValue,
         mut headers: Vec<(HeaderName, HeaderValue)>,
@@ -89,7 +89,7 @@ impl Manners {
         Some(request)
     }
 
-    /// A request without terms, such as for robots.txt; nothing if HTTP cannot say this address.
+    /// A plain request, such as for robots.txt; `None` if HTTP cannot express the URL.
     pub(super) fn plain(
         &self,
         client: &Client,
@@ -118,8 +118,8 @@ impl Manners {
         client.request(url, Method::GET, headers, Upload::Nothing)
     }
 
-    /// The login for an address. What nobody named gets no default one, and what was to be
-    /// encrypted gets none in the clear.
+    /// The login for a URL. A server that the user did not name gets no default login, and a server
+    /// that was named with https gets none over http.
     fn login(&self, url: &Url, origin: &Origin, home: bool, clear: bool) -> Option<HeaderValue> {
         if !url.username().is_empty() {
             let decode = |text: &str| {
@@ -149,13 +149,13 @@ impl Coding {
 }
 
 fn insert(headers: &mut HeaderMap, name: HeaderName, value: &str) {
-    // What came out of an answer or an address is a value; anything else is not worth sending.
+    // Values from responses and URLs are valid; an invalid one is left out.
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);
     }
 }
 
-/// The request as it goes over the wire, for the archive: without what may be a secret.
+/// The request as sent, for the archive, without headers that may hold secrets.
 pub(super) fn head(request: &Request<Upload>) -> Vec<u8> {
     let mut head = format!("GET {} HTTP/1.1\r\n", request.uri()).into_bytes();
     for (name, value) in request.headers().iter().filter(|(_, value)| !value.is_sensitive()) {

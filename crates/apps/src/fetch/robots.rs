@@ -1,4 +1,4 @@
-//! robots.txt: asked once per server and run, and heeded by each attempt.
+//! robots.txt: fetched once per server and run, and obeyed by each attempt.
 
 mod obey;
 mod rules;

@@ -1,5 +1,4 @@
-//! A run: the list is read as fast as there is room, jobs are submitted in groups, and what
-//! becomes of them is told.
+//! A run: reads the list as fast as there is room, submits jobs in groups, and reports their results.
 
 mod earlier;
 
@@ -22,7 +21,7 @@ use super::directory::{Directory, OWN_FOLDER};
 use super::input::Mistake;
 use super::item::Item;
 use super::options::Options;
-use super::plan::{KIND, Key, Known, Plan, Planner, Terms, job};
+use super::plan::{Earlier, KIND, Key, Plan, Planner, Terms, job};
 use super::progress::{Event, Failed, Progress, Watch};
 use super::record::Archive;
 use super::save::Saver;
@@ -34,35 +33,35 @@ use super::task::{How, Saved, Task, shown};
 use super::warc::WarcError;
 use super::worker::{FetchWorker, Get};
 
-/// Unfinished jobs at most: so much of the list is in memory.
+/// Unfinished jobs at most, which bounds the part of the list in memory.
 pub(super) const MOST_OPEN: usize = 20_000;
-/// Jobs that are submitted together at most: while they are, nothing else starts.
+/// Jobs per commit at most: nothing else starts during it.
 const BATCH: usize = 128;
-/// Checksums that a list may name for one file while that is under way.
+/// Entries with a checksum of their own that may wait for one unfinished file.
 const MOST_DOUBLES: usize = 64;
-/// What a run that is interrupted lets its downloads finish in.
+/// The time that an interrupted run gives its downloads.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// Why a run cannot be made.
+/// An error of a run.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// The directory is not to be had.
+    /// The directory cannot be opened.
     #[error("cannot use the directory `{}`", .0.display())]
     Directory(PathBuf, #[source] std::io::Error),
-    /// Somebody else is at work there.
+    /// Another process uses the directory.
     #[error(
         "another program fetches into `{}`{}: wait until it ends, or choose another directory \
         with `-d`",
         .0.display(), .1.map(|pid| format!(" (process {pid})")).unwrap_or_default()
     )]
     InUse(PathBuf, Option<u32>),
-    /// The store or the engine is not to be had.
+    /// The store or the engine cannot start.
     #[error(transparent)]
     Start(#[from] StartError),
     /// The engine ended.
     #[error(transparent)]
     Ended(#[from] Ended),
-    /// It did not stop as it was told.
+    /// The engine did not stop in order.
     #[error(transparent)]
     Stop(#[from] StopError),
     /// The archive cannot be written.
@@ -70,10 +69,10 @@ pub enum FetchError {
     Archive(#[source] WarcError),
 }
 
-/// What there is to fetch, as it is read.
+/// The items of the list, as they are read.
 pub type Items = mpsc::Receiver<Result<Item, Mistake>>;
 
-/// A run that is going on.
+/// A run.
 pub struct Run {
     pace: Paceline,
     directory: Arc<Directory>,
@@ -86,23 +85,23 @@ pub struct Run {
     summary: Summary,
     open: BTreeMap<JobId, (Key, Task)>,
     keys: BTreeSet<Key>,
-    /// Files that an earlier run has left complete, with the addresses that they came from.
+    /// Files that an earlier run completed, with their URLs.
     standing: BTreeMap<String, (Vec<String>, Saved)>,
-    /// Files that an earlier run may have replaced when it died.
+    /// Files that an earlier run may have replaced before it died.
     replaced: BTreeSet<String>,
-    /// Entries with a checksum whose work is under way for another entry.
+    /// Entries with a checksum whose file is being fetched for another entry.
     doubles: BTreeMap<Key, Vec<Item>>,
-    /// Those of them whose work is done, to be looked at once more.
+    /// Such entries whose file is finished, to be planned again.
     again: Vec<Result<Item, Mistake>>,
-    following: FuturesUnordered<Pin<Box<dyn Future<Output = Told> + Send>>>,
+    following: FuturesUnordered<Pin<Box<dyn Future<Output = JobReport> + Send>>>,
     get: Arc<Get>,
     thread: std::thread::JoinHandle<Option<Archive>>,
 }
 
-type Told = (JobId, Result<Arc<Report>, Ended>);
+type JobReport = (JobId, Result<Arc<Report>, Ended>);
 
 impl Run {
-    /// Opens the directory and its store, and ends what an earlier run has left there.
+    /// Opens the directory and its store, and cancels unfinished jobs of an earlier run.
     pub async fn start(options: Options, watch: Arc<dyn Watch>) -> Result<Run, FetchError> {
         let path = options.directory.clone();
         let refused = |error| FetchError::Directory(path.clone(), error);
@@ -160,12 +159,12 @@ impl Run {
         Ok(run)
     }
 
-    /// What is going on.
+    /// The counters of the run.
     pub fn progress(&self) -> Arc<Progress> {
         self.progress.clone()
     }
 
-    /// The engine, for those who want to look.
+    /// The engine.
     pub fn paceline(&self) -> Paceline {
         self.pace.clone()
     }
@@ -177,7 +176,7 @@ impl Run {
         self.following.push(Box::pin(async move { (id, following.report().await) }));
     }
 
-    /// Fetches everything; ends early when `stop` does.
+    /// Fetches all items. Ends early when `stop` resolves.
     pub async fn finish(
         mut self,
         mut items: Items,
@@ -202,7 +201,7 @@ impl Run {
                     if !more {
                         self.progress.end_list();
                     }
-                    // Files may have to be read for it, and that takes its time.
+                    // This may read whole files, which takes time.
                     tokio::select! {
                         biased;
                         () = &mut stop => {
@@ -223,7 +222,7 @@ impl Run {
         self.end(end).await
     }
 
-    /// Looks at a piece of the list, and submits what is to be fetched in one commit.
+    /// Plans a batch of items, and submits their jobs in one commit.
     async fn admit(&mut self, batch: Vec<Result<Item, Mistake>>) -> Result<(), FetchError> {
         let mut items = Vec::with_capacity(batch.len());
         for read in batch {
@@ -235,7 +234,7 @@ impl Run {
                 }
             }
         }
-        // The same line twice: it is under way. One with a checksum is looked at when it is done.
+        // A repeated entry. One with a checksum is planned again when the file is finished.
         let mut crowd = Vec::new();
         items.retain(|(key, item)| {
             let first = self.keys.insert(*key);
@@ -264,13 +263,13 @@ impl Run {
             let mut plan = self.planner.plan(&item, known, &self.directory);
             if let Plan::Wanted(target) = &plan {
                 plan = match self.known_by_target(&item, target).await? {
-                    Known::Nothing => self.planner.plan_distinct(&item, &self.directory),
+                    Earlier::Nothing => self.planner.plan_distinct(&item, &self.directory),
                     known => self.planner.plan(&item, known, &self.directory),
                 };
             }
             if let Plan::Exists(target) = &plan {
                 let known = self.known_by_target(&item, target).await?;
-                if !matches!(known, Known::Nothing) {
+                if !matches!(known, Earlier::Nothing) {
                     plan = self.planner.plan(&item, known, &self.directory);
                 }
             }
@@ -285,7 +284,7 @@ impl Run {
         self.submit(ready).await
     }
 
-    /// Submits tasks in one commit. One that no engine takes fails for itself.
+    /// Submits tasks in one commit. A task that the engine refuses fails by itself.
     async fn submit(&mut self, ready: Vec<(Key, Task)>) -> Result<(), FetchError> {
         let jobs: Vec<_> = ready.iter().map(|(key, task)| job(task, key, &self.terms)).collect();
         let admitted = self.pace.submit_all(jobs).await;
@@ -304,7 +303,7 @@ impl Run {
         Ok(())
     }
 
-    /// Tells of an item that makes no job.
+    /// Reports an item that makes no job.
     fn leave(&mut self, item: &Item, plan: Plan) {
         let (class, target, message) = match plan {
             Plan::Fetch(_) | Plan::Wanted(_) => unreachable!("those make jobs"),
@@ -328,7 +327,7 @@ impl Run {
         self.watch.event(&Event::Failed(Failed { urls, target, checksum, class, message }));
     }
 
-    /// Work is done: entries for the same file with other checksums than that one have their turn.
+    /// A job is finished: entries for the same file with other checksums can be planned again.
     fn release(&mut self, key: &Key, held_to: Option<&Checksum>) {
         self.keys.remove(key);
         let doubles = self.doubles.remove(key).into_iter().flatten();
@@ -336,7 +335,7 @@ impl Run {
         self.again.extend(others.map(Ok));
     }
 
-    /// A job has its report.
+    /// Handles the report of a job.
     fn told(&mut self, id: JobId, report: &Report) {
         let Some((key, task)) = self.open.remove(&id) else { return };
         self.release(&key, task.checksum.as_ref());
@@ -364,7 +363,7 @@ impl Run {
         self.watch.event(&event);
     }
 
-    /// Lets what runs finish within its grace, leaves the rest for the next run.
+    /// Lets running downloads finish within the grace, and leaves the rest for the next run.
     async fn end(mut self, end: End) -> Result<Summary, FetchError> {
         let grace = if end == End::Complete { Duration::ZERO } else { GRACE };
         let pace = self.pace.clone();
@@ -377,7 +376,7 @@ impl Run {
         };
         let (stopped, ()) = tokio::join!(pace.stop(grace), drain);
         stopped?;
-        // The engine holds the workers, and they hold the engine: somebody has to let go.
+        // The engine and its workers hold each other: break the cycle.
         self.get.pace.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.get.saver.end();
         let archive = tokio::task::spawn_blocking(|| self.thread.join());
@@ -404,7 +403,7 @@ impl Run {
     }
 }
 
-/// What to look at next: what was put aside, else lines of the list as they come.
+/// The next batch: items to plan again, else items of the list as they come.
 async fn next(
     items: &mut Items,
     again: &mut Vec<Result<Item, Mistake>>,

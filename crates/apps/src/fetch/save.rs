@@ -31,7 +31,7 @@ const FEW: usize = 4;
 
 /// The name that a complete file is to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum TargetName {
     /// This one, which nobody else has.
     New(String),
     /// This one, whatever has it now.
@@ -62,7 +62,7 @@ impl SaveError {
 }
 
 /// What the thread is told.
-enum Told {
+enum Message {
     Save(Box<Order>),
     End,
 }
@@ -78,12 +78,12 @@ struct Order {
 
 struct Filed {
     complete: Complete,
-    wish: Wish,
+    target_name: TargetName,
 }
 
 /// The thread that saves.
 pub(super) struct Saver {
-    orders: Sender<Told>,
+    orders: Sender<Message>,
     room: Semaphore,
 }
 
@@ -109,16 +109,16 @@ impl Saver {
     pub(super) async fn save(
         &self,
         part: Part,
-        wish: Wish,
+        target_name: TargetName,
         recorded: Option<Box<Recorded>>,
     ) -> Result<String, SaveError> {
-        self.order(Some(Filed { complete: part.complete(), wish }), recorded).await
+        self.order(Some(Filed { complete: part.complete(), target_name }), recorded).await
     }
 
     /// Ends the thread once it has done what it was asked.
     pub(super) fn end(&self) {
         // A thread that is gone has ended.
-        let _ = self.orders.send(Told::End);
+        let _ = self.orders.send(Message::End);
     }
 
     /// Writes an answer that is no file into the archive.
@@ -133,13 +133,13 @@ impl Saver {
     ) -> Result<String, SaveError> {
         let (done, told) = oneshot::channel();
         let order = Order { file, recorded, done };
-        self.orders.send(Told::Save(Box::new(order))).map_err(|_| SaveError::Ending)?;
+        self.orders.send(Message::Save(Box::new(order))).map_err(|_| SaveError::Ending)?;
         told.await.unwrap_or(Err(SaveError::Ending))
     }
 }
 
 fn run(
-    inbox: &Receiver<Told>,
+    inbox: &Receiver<Message>,
     mark: &File,
     mut archive: Option<Archive>,
     progress: &Progress,
@@ -157,14 +157,18 @@ fn run(
 
 /// The next group, and whether it is the last. When files come thick and fast a group waits a
 /// moment for more: the disk is asked less often, and nobody holds a slot meanwhile.
-fn gather(inbox: &Receiver<Told>, patience: Duration, progress: &Progress) -> (Vec<Order>, bool) {
+fn gather(
+    inbox: &Receiver<Message>,
+    patience: Duration,
+    progress: &Progress,
+) -> (Vec<Order>, bool) {
     let mut group = Vec::new();
-    let take = |told: Result<Told, RecvTimeoutError>, group: &mut Vec<Order>| match told {
-        Ok(Told::Save(order)) => {
+    let take = |told: Result<Message, RecvTimeoutError>, group: &mut Vec<Order>| match told {
+        Ok(Message::Save(order)) => {
             group.push(*order);
             None
         }
-        Ok(Told::End) | Err(RecvTimeoutError::Disconnected) => Some(true),
+        Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => Some(true),
         Err(RecvTimeoutError::Timeout) => Some(false),
     };
     if let Some(over) = take(inbox.recv().map_err(RecvTimeoutError::from), &mut group) {
@@ -312,16 +316,16 @@ fn sync_systems(folders: &[Folder]) -> io::Result<()> {
 
 impl Filed {
     fn give_name(mut self) -> Result<String, SaveError> {
-        let wish = self.wish.clone();
-        let name = match wish {
-            Wish::Replace(name) => {
+        let target_name = self.target_name.clone();
+        let name = match target_name {
+            TargetName::Replace(name) => {
                 let Complete { folder, .. } = &self.complete;
                 rename(folder, &self.complete.temporary(), &name, Over::Anything)?;
                 name
             }
-            Wish::New(name) | Wish::Either(name, _) if self.claim(&name)? => name,
-            Wish::Either(_, other) if self.claim(&other)? => other,
-            Wish::New(name) | Wish::Either(_, name) => {
+            TargetName::New(name) | TargetName::Either(name, _) if self.claim(&name)? => name,
+            TargetName::Either(_, other) if self.claim(&other)? => other,
+            TargetName::New(name) | TargetName::Either(_, name) => {
                 self.complete.discard();
                 return Err(SaveError::Exists(name));
             }
@@ -383,26 +387,31 @@ mod tests {
     use super::*;
     use crate::fetch::directory::Directory;
 
-    struct Place {
+    struct Fixture {
         directory: tempfile::TempDir,
         folder: Folder,
         saver: Saver,
         thread: JoinHandle<Option<Archive>>,
     }
 
-    impl Place {
-        fn new() -> Place {
+    impl Fixture {
+        fn new() -> Fixture {
             let directory = tempfile::tempdir().expect("a directory");
             let folder = Directory::open(directory.path()).and_then(|d| d.folder(""));
             let mark = tempfile::tempfile().expect("a mark");
             let (saver, thread) = Saver::start(mark, None, Arc::default()).expect("a thread");
-            Place { directory, folder: folder.expect("open"), saver, thread }
+            Fixture { directory, folder: folder.expect("open"), saver, thread }
         }
 
-        async fn save(&self, id: &str, bytes: &[u8], wish: Wish) -> Result<String, SaveError> {
+        async fn save(
+            &self,
+            id: &str,
+            bytes: &[u8],
+            target_name: TargetName,
+        ) -> Result<String, SaveError> {
             let mut part = Part::fresh(self.folder.clone(), id, None);
             part.append(bytes).expect("written");
-            self.saver.save(part, wish, None).await
+            self.saver.save(part, target_name, None).await
         }
 
         /// The names and contents that are there, once the thread has ended.
@@ -423,38 +432,39 @@ mod tests {
 
     #[tokio::test]
     async fn a_name_that_somebody_else_has_is_not_taken() {
-        let place = Place::new();
-        let new = |name: &str| Wish::New(name.to_string());
-        place.save("1", b"one", new("a")).await.expect("saved");
-        let refused = place.save("2", b"two", new("a")).await.expect_err("it is taken");
+        let fixture = Fixture::new();
+        let new = |name: &str| TargetName::New(name.to_string());
+        fixture.save("1", b"one", new("a")).await.expect("saved");
+        let refused = fixture.save("2", b"two", new("a")).await.expect_err("it is taken");
         assert!(matches!(refused, SaveError::Exists(name) if name == "a"));
-        let either = Wish::Either("a".to_string(), "a-2".to_string());
-        assert_eq!(place.save("3", b"three", either).await.expect("saved"), "a-2");
-        place.save("4", b"four", Wish::Replace("a-2".to_string())).await.expect("saved");
+        let either = TargetName::Either("a".to_string(), "a-2".to_string());
+        assert_eq!(fixture.save("3", b"three", either).await.expect("saved"), "a-2");
+        fixture.save("4", b"four", TargetName::Replace("a-2".to_string())).await.expect("saved");
         let pairs = [("a", b"one".to_vec()), ("a-2", b"four".to_vec())];
-        assert_eq!(place.end(), pairs.map(|(name, bytes)| (name.to_string(), bytes)));
+        assert_eq!(fixture.end(), pairs.map(|(name, bytes)| (name.to_string(), bytes)));
     }
 
     #[tokio::test]
     async fn the_same_bytes_under_the_same_name_are_the_same_file() {
-        let place = Place::new();
+        let fixture = Fixture::new();
         for id in ["1", "2"] {
-            let saved = place.save(id, b"same", Wish::New("a".to_string())).await;
+            let saved = fixture.save(id, b"same", TargetName::New("a".to_string())).await;
             assert_eq!(saved.expect("saved"), "a");
         }
-        assert_eq!(place.end(), [("a".to_string(), b"same".to_vec())]);
+        assert_eq!(fixture.end(), [("a".to_string(), b"same".to_vec())]);
     }
 
     #[tokio::test]
     async fn a_crowd_is_saved_whole() {
-        let place = Place::new();
+        let fixture = Fixture::new();
         let names: Vec<String> = (0..300).map(|n| format!("f{n:03}")).collect();
-        let saves =
-            names.iter().map(|name| place.save(name, name.as_bytes(), Wish::New(name.clone())));
+        let saves = names
+            .iter()
+            .map(|name| fixture.save(name, name.as_bytes(), TargetName::New(name.clone())));
         for saved in futures_util::future::join_all(saves).await {
             saved.expect("saved");
         }
         let expected = names.iter().map(|name| (name.clone(), name.clone().into_bytes()));
-        assert_eq!(place.end(), expected.collect::<Vec<_>>());
+        assert_eq!(fixture.end(), expected.collect::<Vec<_>>());
     }
 }

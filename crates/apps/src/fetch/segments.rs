@@ -17,13 +17,13 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
-use super::answer::{content_range, version};
+use super::attempt_end::{AttemptEnd, permanent, transient};
 use super::body::{Receiving, Whole};
-use super::came::{Came, permanent, transient};
 use super::checksum::Checksum;
 use super::directory::{existing, split};
 use super::part::{Note, Part, Split, boot_id};
 use super::request::Span;
+use super::response::{content_range, version};
 use super::task::{Saved, Task, Version};
 use super::worker::{Attempt, Get};
 use crate::http::announced::retry_after;
@@ -109,18 +109,18 @@ impl Split {
 
 impl Attempt<'_> {
     /// The first piece is there, on a lane that is no host: fetches the others, and names the file.
-    pub(super) async fn assemble(&self) -> Result<Saved, Came> {
+    pub(super) async fn assemble(&self) -> Result<Saved, AttemptEnd> {
         self.get.splitting.begin(&self.task.part);
         let worked = self.assemble_pieces().await;
         self.get.splitting.end(&self.task.part);
         worked
     }
 
-    async fn assemble_pieces(&self) -> Result<Saved, Came> {
-        self.is_ours().await?;
+    async fn assemble_pieces(&self) -> Result<Saved, AttemptEnd> {
+        self.belongs_to_this_run().await?;
         if self.get.rules.as_ref().is_some_and(|rules| !rules.knows(self.url)) {
             // Back to the host, whose rules come before its pieces.
-            return Err(Came::Moved(Box::new(self.task.again(self.url)), self.url.clone()));
+            return Err(AttemptEnd::Moved(Box::new(self.task.again(self.url)), self.url.clone()));
         }
         let (folder, _) = split(&self.task.target);
         let folder = self.get.directory.folder(folder)?;
@@ -128,7 +128,7 @@ impl Attempt<'_> {
         let part = Part::resume(&folder, &self.task.part, algorithm)?.filter(Part::is_split);
         let whole = part.as_ref().and_then(Whole::of);
         let (Some(part), Some(whole)) = (part, whole) else {
-            return Err(Came::Moved(Box::new(self.task.again(self.url)), self.url.clone()));
+            return Err(AttemptEnd::Moved(Box::new(self.task.again(self.url)), self.url.clone()));
         };
         let note = part.note.as_ref().expect("a split file has a note");
         let total = note.total.expect("a split file has a length");
@@ -139,7 +139,7 @@ impl Attempt<'_> {
         }
         let first = Piece { task, etag: note.etag.clone(), total, from: 0, to: split.first - 1 };
         // It only waits from here on: its worker is of more use to the pieces.
-        self.call.sending().map_err(|_| Came::Late)?;
+        self.call.sending().map_err(|_| AttemptEnd::Late)?;
         self.call.answered();
         match self.pieces(&first, split).await {
             Ok(()) => {
@@ -147,30 +147,30 @@ impl Attempt<'_> {
                 Receiving { attempt: self, folder, algorithm }.finish(part, whole).await
             }
             // Several servers behind one name may call one version by several names: in one piece.
-            Err(Came::Failed(failure)) if &*failure.class == "changed" => {
+            Err(AttemptEnd::Failed(failure)) if &*failure.class == "changed" => {
                 part.discard();
                 let task = Task { unsplit: true, ..self.task.again(self.url) };
-                Err(Came::Moved(Box::new(task), self.url.clone()))
+                Err(AttemptEnd::Moved(Box::new(task), self.url.clone()))
             }
             // An address that was good for a while only, as redirects give: from the start again.
-            Err(Came::Failed(failure)) if GONE.contains(&&*failure.class) => {
+            Err(AttemptEnd::Failed(failure)) if GONE.contains(&&*failure.class) => {
                 let first = self.task.meant(self.call.id().index);
                 let Some(first) = first.filter(|first| first != self.url) else {
-                    return Err(Came::Failed(failure));
+                    return Err(AttemptEnd::Failed(failure));
                 };
                 part.discard();
-                Err(Came::Moved(Box::new(self.task.anew(&first)), first))
+                Err(AttemptEnd::Moved(Box::new(self.task.anew(&first)), first))
             }
-            Err(came) => Err(came),
+            Err(end) => Err(end),
         }
     }
 
     /// Submits what is missing after the first piece, so many at a time, and waits for all of it.
-    async fn pieces(&self, first: &Piece, split: Split) -> Result<(), Came> {
-        let pace = self.get.pace().ok_or(Came::Late)?;
+    async fn pieces(&self, first: &Piece, split: Split) -> Result<(), AttemptEnd> {
+        let pace = self.get.pace().ok_or(AttemptEnd::Late)?;
         let wanted: Vec<_> = split.pieces(first.total).collect();
         let keys: Vec<_> = wanted.iter().map(|(from, _)| first.key(*from, split)).collect();
-        let finished = pace.finished(&keys).await.map_err(|_| Came::Late)?;
+        let finished = pace.finished(&keys).await.map_err(|_| AttemptEnd::Late)?;
         let done = |view: &Option<paceline::jobs::JobView>| {
             view.as_ref().and_then(|view| view.stored.report.as_ref()).is_some_and(is_done)
         };
@@ -190,7 +190,7 @@ impl Attempt<'_> {
                 }
             }
             let Some((_, report)) = under_way.next().await else { break };
-            let report = report.map_err(|_| Came::Late)?;
+            let report = report.map_err(|_| AttemptEnd::Late)?;
             if trouble.is_none() && !is_done(&report) {
                 trouble = Some(what_went_wrong(&report));
             }
@@ -203,14 +203,14 @@ fn is_done(report: &Report) -> bool {
     report.calls.iter().any(|call| matches!(call.outcome, CallOutcome::Done { .. }))
 }
 
-fn what_went_wrong(report: &Report) -> Came {
+fn what_went_wrong(report: &Report) -> AttemptEnd {
     let failure = report.calls.iter().rev().find_map(|call| match &call.outcome {
         CallOutcome::Failed(failure) => Some(failure.clone()),
         _ => None,
     });
     match failure {
         // It was tried as often as the user wants: trying the whole file again adds nothing.
-        Some(failure) => Came::Failed(Failure { retryable: false, ..failure }),
+        Some(failure) => AttemptEnd::Failed(Failure { retryable: false, ..failure }),
         None => permanent("throttled", "the host kept throttling requests"),
     }
 }
@@ -250,9 +250,9 @@ impl Worker for SegmentWorker {
         let announced = attempt.announced;
         let work = match worked {
             Ok(()) => Outcome::done(()),
-            Err(came) => {
-                self.0.tell(&call, &url, &came);
-                came.into_work()
+            Err(end) => {
+                self.0.tell(&call, &url, &end);
+                end.into_work()
             }
         };
         announcing(work, announced)
@@ -265,8 +265,8 @@ impl Worker for SegmentWorker {
 
 impl Attempt<'_> {
     /// Fetches one piece into its place.
-    async fn piece(&mut self, piece: &Piece) -> Result<(), Came> {
-        self.is_ours().await?;
+    async fn piece(&mut self, piece: &Piece) -> Result<(), AttemptEnd> {
+        self.belongs_to_this_run().await?;
         let (get, call, url) = (self.get, self.call, self.url);
         let (folder, _) = split(&piece.task.target);
         let folder = get.directory.folder(folder)?;
@@ -279,7 +279,7 @@ impl Attempt<'_> {
         let (of, now) = ((&piece.task, call.id().index), call.wall());
         let request = get.manners.request(&get.client, of, url, &span, get.coding, now);
         let exchange = self.send(url, request).await?;
-        self.hear(&exchange);
+        self.note_limits(&exchange);
         match exchange.status {
             StatusCode::PARTIAL_CONTENT => self.receive_piece(piece, exchange, file).await,
             status if is_redirect(status) => {
@@ -296,7 +296,7 @@ impl Attempt<'_> {
             status => {
                 let wait = retry_after(&exchange.headers, call.wall());
                 get.client.discard(url, exchange).await;
-                Err(Came::Refused(refusal(status, wait)))
+                Err(AttemptEnd::Refused(refusal(status, wait)))
             }
         }
     }
@@ -306,7 +306,7 @@ impl Attempt<'_> {
         piece: &Piece,
         mut exchange: Exchange,
         file: File,
-    ) -> Result<(), Came> {
+    ) -> Result<(), AttemptEnd> {
         let (get, call, url) = (self.get, self.call, self.url);
         let Version { etag, .. } = version(&exchange.headers);
         let fits = content_range(&exchange.headers).is_some_and(|range| {

@@ -12,9 +12,8 @@ use paceline::{Call, Failed, Failure, JobId, Paceline, Work, Worker};
 use tokio::sync::Notify;
 use url::Url;
 
-use super::answer::is_empty;
+use super::attempt_end::{AttemptEnd, permanent, transient};
 use super::body::{Receiving, Whole};
-use super::came::{Came, permanent, transient};
 use super::checksum::Checksum;
 use super::directory::{Directory, split};
 use super::part::Part;
@@ -22,6 +21,7 @@ use super::progress::{Event, Progress, Watch};
 use super::rate::ByteRate;
 use super::record::Sent;
 use super::request::{Coding, Manners, Span, head};
+use super::response::is_empty;
 use super::robots::Rules;
 use super::save::Saver;
 use super::segments::{self, Splitting};
@@ -86,13 +86,13 @@ impl Worker for FetchWorker {
             segments::LANE => attempt.assemble().await,
             _ => attempt.run().await,
         };
-        let came = match worked {
-            Ok(saved) => Came::Saved(Box::new(saved)),
-            Err(came) => came,
+        let end = match worked {
+            Ok(saved) => AttemptEnd::Saved(Box::new(saved)),
+            Err(end) => end,
         };
         let announced = attempt.announced;
-        self.0.tell(&call, &url, &came);
-        announcing(came.into_work(), announced)
+        self.0.tell(&call, &url, &end);
+        announcing(end.into_work(), announced)
     }
 
     fn sends_itself(&self) -> bool {
@@ -132,21 +132,21 @@ impl Get {
     }
 
     /// Refuses a file that is too large.
-    pub(super) fn check_size(&self, length: Option<u64>) -> Result<(), Came> {
+    pub(super) fn check_size(&self, length: Option<u64>) -> Result<(), AttemptEnd> {
         if length.is_none_or(|length| length <= self.largest) {
             return Ok(());
         }
         Err(self.too_large())
     }
 
-    pub(super) fn too_large(&self) -> Came {
+    pub(super) fn too_large(&self) -> AttemptEnd {
         let most = self.largest;
         let message = format!("larger than {most} bytes: allow more with `--max-size`");
         permanent("too_large", &message)
     }
 
     /// Tells the watcher about attempts that are not the last word.
-    pub(super) fn tell(&self, call: &Call, url: &Url, came: &Came) {
+    pub(super) fn tell(&self, call: &Call, url: &Url, end: &AttemptEnd) {
         let throttled = |retry_after: Option<Duration>| Event::Throttled {
             lane: call.lane().to_string(),
             retry_after,
@@ -159,10 +159,15 @@ impl Get {
                 attempt: call.number(),
             })
         };
-        let event = match came {
-            Came::Refused(Refusal::Throttled(span)) => Some(throttled(*span)),
-            Came::Refused(Refusal::Failed(failure, _)) | Came::Failed(failure) => again(failure),
-            Came::Saved(_) | Came::Moved(..) | Came::Split(_) | Came::Late => None,
+        let event = match end {
+            AttemptEnd::Refused(Refusal::Throttled(span)) => Some(throttled(*span)),
+            AttemptEnd::Refused(Refusal::Failed(failure, _)) | AttemptEnd::Failed(failure) => {
+                again(failure)
+            }
+            AttemptEnd::Saved(_)
+            | AttemptEnd::Moved(..)
+            | AttemptEnd::Split(_)
+            | AttemptEnd::Late => None,
         };
         if let Some(event) = event {
             self.watch.event(&event);
@@ -186,8 +191,8 @@ impl<'a> Attempt<'a> {
         Attempt { get, call, task, url, sent: None, announced: None }
     }
 
-    async fn run(&mut self) -> Result<Saved, Came> {
-        self.is_ours().await?;
+    async fn run(&mut self) -> Result<Saved, AttemptEnd> {
+        self.belongs_to_this_run().await?;
         self.obey().await?;
         let (folder, _) = split(&self.task.target);
         let folder = self.get.directory.folder(folder)?;
@@ -204,11 +209,11 @@ impl<'a> Attempt<'a> {
             Part::forget(&folder, &self.task.part);
             None
         };
-        let half = half.filter(|part| self.goes_on(part));
+        let half = half.filter(|part| self.can_resume(part));
         if let Some(whole) = half.as_ref().and_then(Whole::of) {
             let part = half.expect("just seen");
             if part.is_split() {
-                return Err(Came::Split(Box::new(self.task.again(self.url))));
+                return Err(AttemptEnd::Split(Box::new(self.task.again(self.url))));
             }
             return Receiving { attempt: self, folder, algorithm }.finish(part, whole).await;
         }
@@ -228,7 +233,7 @@ impl<'a> Attempt<'a> {
             self.sent = request.as_ref().map(|request| Sent { head: head(request), at: now });
         }
         let exchange = self.send(self.url, request).await?;
-        self.hear(&exchange);
+        self.note_limits(&exchange);
         let receiving = Receiving { attempt: self, folder, algorithm };
         match exchange.status {
             StatusCode::OK | StatusCode::PARTIAL_CONTENT => receiving.receive(exchange, half).await,
@@ -243,14 +248,14 @@ impl<'a> Attempt<'a> {
 
     /// This run does what its list says. Of an earlier one's work only that is of use which was
     /// complete, and never told.
-    pub(super) async fn is_ours(&self) -> Result<(), Came> {
+    pub(super) async fn belongs_to_this_run(&self) -> Result<(), AttemptEnd> {
         let left_over = &self.get.left_over;
         let earlier = left_over.last_job.get();
         if earlier.is_some_and(|last| self.call.id().job > *last) {
             return Ok(());
         }
         if let Some(saved) = self.get.standing(self.task) {
-            return Err(Came::Saved(Box::new(saved)));
+            return Err(AttemptEnd::Saved(Box::new(saved)));
         }
         let ended = left_over.ended.notified();
         if left_over.last_job.get().is_none() {
@@ -265,7 +270,7 @@ impl<'a> Attempt<'a> {
         &self,
         url: &Url,
         request: Option<Request<Upload>>,
-    ) -> Result<Exchange, Came> {
+    ) -> Result<Exchange, AttemptEnd> {
         let request = request
             .ok_or_else(|| permanent("address", "the URL cannot be sent in an HTTP request"))?;
         let attempt = self.get.client.begin(self.call, url).await?;
@@ -274,13 +279,13 @@ impl<'a> Attempt<'a> {
     }
 
     /// An answer without a file: a redirect, an unchanged file, or a refusal.
-    async fn without_file(&self, exchange: Exchange, half: Option<Part>) -> Came {
+    async fn without_file(&self, exchange: Exchange, half: Option<Part>) -> AttemptEnd {
         let (status, url) = (exchange.status, self.url);
         let wait = retry_after(&exchange.headers, self.call.wall());
         let led_to = led_to(url, &exchange.headers);
         if self.get.archive.is_some() {
-            if let Err(came) = self.archive(exchange).await {
-                return came;
+            if let Err(end) = self.archive(exchange).await {
+                return end;
             }
         } else {
             self.get.client.discard(url, exchange).await;
@@ -292,21 +297,21 @@ impl<'a> Attempt<'a> {
                 transient("changed", "the file has changed on the server: starting over")
             }
             _ if is_redirect(status) => match self.task.redirected(url, led_to) {
-                Ok((task, to)) => Came::Moved(Box::new(task), to),
+                Ok((task, to)) => AttemptEnd::Moved(Box::new(task), to),
                 Err(error) => permanent(error.class(), &format!("{status}: {error}")),
             },
-            _ => Came::Refused(refusal(status, wait)),
+            _ => AttemptEnd::Refused(refusal(status, wait)),
         }
     }
 
-    fn unchanged(&self, have: &Version) -> Came {
+    fn unchanged(&self, have: &Version) -> AttemptEnd {
         let length = self.get.directory.length(&self.task.target);
         match length {
             Ok(Some(bytes)) => {
                 let (target, checksum) = (&self.task.target, self.task.checksum.as_ref());
                 let Version { etag, last_modified } = have.clone();
                 let standing = Saved::standing(self.url, target, bytes, checksum);
-                Came::Saved(Box::new(Saved {
+                AttemptEnd::Saved(Box::new(Saved {
                     etag,
                     last_modified,
                     how: How::Unchanged,
@@ -319,13 +324,13 @@ impl<'a> Attempt<'a> {
     }
 
     /// Whether a half file is worth going on with: the same address, in a way that is allowed.
-    fn goes_on(&self, part: &Part) -> bool {
+    fn can_resume(&self, part: &Part) -> bool {
         let same = part.note.as_ref().is_some_and(|note| note.url == self.url.as_str());
         same && (!part.is_split() || self.get.segments > 1)
     }
 
     /// What the server says about its limits, beside the gap that its rules ask for (L8).
-    pub(super) fn hear(&mut self, exchange: &Exchange) {
+    pub(super) fn note_limits(&mut self, exchange: &Exchange) {
         if let Some(heard) = announced(&exchange.headers, self.call.wall()) {
             let every = self.announced.and_then(|announced| announced.every).max(heard.every);
             self.announced = Some(Announced { every, ..heard });

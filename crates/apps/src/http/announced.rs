@@ -1,4 +1,4 @@
-//! What a service says about its limits: `Retry-After` and the four families of headers.
+//! Limits that an upstream announces: `Retry-After` and four families of headers.
 
 use std::num::NonZeroU32;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,45 +12,45 @@ mod field;
 
 use field::{Member, members, texts};
 
-/// No wait or window that a service names is believed to be longer.
+/// The longest wait or window that is accepted from an upstream.
 pub const LONGEST_SAID: Duration = Duration::from_hours(366 * 24);
 
-/// No count that a service names is believed to be higher; it is the highest that a rate can hold.
+/// The highest count that is accepted from an upstream: the highest that a rate can hold.
 pub const HIGHEST_SAID: u32 = 1_000_000_000;
 
-/// From here on a reset is a moment since 1970: as a wait it would be 31 years.
+/// From here on a reset is a moment in seconds since 1970: as a wait it would be 31 years.
 const FIRST_EPOCH: f64 = 1e9;
 
-/// From here on that moment is in milliseconds: in seconds it would be the year 5138.
+/// From here on the moment is in milliseconds: in seconds it would be in the year 5138.
 const FIRST_EPOCH_MS: f64 = 1e11;
 
-/// How long the service wants to be left alone, if it says so in a way that can be read.
+/// The wait that the upstream asks for in `Retry-After`; `None` if it is missing or unreadable.
 ///
-/// Of several the longest counts. A date is measured against the response's own `Date`, because
-/// the service's clock and ours differ.
+/// The longest of several counts. A date is compared with the response's own `Date`, because the
+/// upstream's clock may differ from the local one.
 pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let service_now = service_now(headers).unwrap_or(now);
+    let server_now = server_now(headers).unwrap_or(now);
     texts(headers, "retry-after")
         .filter_map(|text| match number(text) {
             Some(seconds) => Some(wait(seconds)),
-            None => Some(until(httpdate::parse_http_date(text).ok()?, service_now)),
+            None => Some(until(httpdate::parse_http_date(text).ok()?, server_now)),
         })
         .max()
 }
 
-/// What the response's headers say about the service's limits, `None` if nothing readable.
+/// The limits that the response's headers announce; `None` if there are no readable ones.
 ///
-/// Of several limits the one that binds first is kept: the shortest window, the fewest calls left.
-/// A longer window shows itself in what is left when it comes to bind.
+/// Of several limits the tightest is kept: the shortest window, and the fewest calls left. A longer
+/// window takes effect through the number of calls left.
 pub fn announced(headers: &HeaderMap, now: SystemTime) -> Option<Announced> {
-    let service_now = service_now(headers).unwrap_or(now);
+    let server_now = server_now(headers).unwrap_or(now);
     let policies: Vec<Policy<'_>> =
         members(headers, "ratelimit-policy").filter_map(policy).collect();
     let mut said = Announced::default();
     for policy in &policies {
         match policy.unit {
             Unit::Requests => narrow_window(&mut said, policy.quota, policy.window),
-            Unit::AtOnce => narrow_width(&mut said, policy.quota),
+            Unit::AtOnce => narrow_in_flight(&mut said, policy.quota),
             Unit::Other => {}
         }
     }
@@ -59,10 +59,10 @@ pub fn announced(headers: &HeaderMap, now: SystemTime) -> Option<Announced> {
     }
     narrow_left(&mut said, left_of_dictionary(headers));
     for family in &FAMILIES {
-        family.hear(headers, service_now, &mut said);
+        family.read(headers, server_now, &mut said);
     }
     for at_once in texts(headers, "x-concurrency-limit").filter_map(count) {
-        narrow_width(&mut said, at_once);
+        narrow_in_flight(&mut said, at_once);
     }
     (said != Announced::default()).then_some(said)
 }
@@ -110,7 +110,7 @@ fn left_of_dictionary(headers: &HeaderMap) -> Option<(u32, Span)> {
     Some((count(entry("remaining")?)?, span(entry("reset")?)?))
 }
 
-/// Headers of their own for limit, remaining and reset.
+/// A family of headers: one each for limit, remaining and reset.
 struct Family {
     limit: &'static str,
     remaining: &'static str,
@@ -140,14 +140,14 @@ const FAMILIES: [Family; 3] = [
 ];
 
 impl Family {
-    fn hear(&self, headers: &HeaderMap, service_now: SystemTime, said: &mut Announced) {
+    fn read(&self, headers: &HeaderMap, server_now: SystemTime, said: &mut Announced) {
         let interval = texts(headers, self.interval).find_map(interval);
         for member in members(headers, self.limit) {
             if let Some(quota) = count(member.value()) {
                 narrow_window(said, quota, window_of(member).or(interval));
             }
         }
-        let reset = texts(headers, self.reset).filter_map(|text| reset(text, service_now)).max();
+        let reset = texts(headers, self.reset).filter_map(|text| reset(text, server_now)).max();
         for member in members(headers, self.remaining) {
             let holds = reset.or_else(|| window_of(member));
             narrow_left(said, count(member.value()).zip(holds));
@@ -155,7 +155,7 @@ impl Family {
     }
 }
 
-/// The window that some write beside a number: `100;w=21600`, `100;window=60`.
+/// The window that some upstreams write beside a number: `100;w=21600`, `100;window=60`.
 fn window_of(member: Member<'_>) -> Option<Span> {
     member.parameter("w").or_else(|| member.parameter("window")).and_then(span)
 }
@@ -177,23 +177,23 @@ fn narrow_left(said: &mut Announced, heard: Option<(u32, Span)>) {
     said.left = said.left.filter(tighter).or(Some((left, holds)));
 }
 
-fn narrow_width(said: &mut Announced, at_once: u32) {
-    // A width of nothing would be a lane that never moves again.
+fn narrow_in_flight(said: &mut Announced, at_once: u32) {
+    // A limit of zero calls in flight would stop the lane for ever.
     let at_once = at_once.max(1);
     said.in_flight = Some(said.in_flight.map_or(at_once, |known| known.min(at_once)));
 }
 
-/// A wait, a moment since 1970 in seconds or milliseconds, or a date; services write all of them.
-fn reset(text: &str, service_now: SystemTime) -> Option<Span> {
+/// A wait, a moment since 1970 in seconds or milliseconds, or a date: upstreams use all of them.
+fn reset(text: &str, server_now: SystemTime) -> Option<Span> {
     let Some(number) = number(text) else {
-        return Some(until(httpdate::parse_http_date(text).ok()?, service_now).into());
+        return Some(until(httpdate::parse_http_date(text).ok()?, server_now).into());
     };
     let epoch = match number {
         wait if wait < FIRST_EPOCH => return span(text),
         seconds if seconds < FIRST_EPOCH_MS => Duration::try_from_secs_f64(seconds).ok()?,
         ms => Duration::try_from_secs_f64(ms / 1_000.0).ok()?,
     };
-    Some(until(UNIX_EPOCH.checked_add(epoch)?, service_now).into())
+    Some(until(UNIX_EPOCH.checked_add(epoch)?, server_now).into())
 }
 
 /// `1s` or a plain number of seconds.
@@ -210,7 +210,7 @@ fn count(text: &str) -> Option<u32> {
     digits.then(|| text.parse().map_or(HIGHEST_SAID, |count: u32| count.min(HIGHEST_SAID)))
 }
 
-/// Digits with at most one point inside; no sign, no exponent, no words like `inf`.
+/// Digits with at most one decimal point: no sign, no exponent, no words like `inf`.
 pub(super) fn number(text: &str) -> Option<f64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
@@ -221,11 +221,11 @@ fn wait(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).map_or(LONGEST_SAID, |wait| wait.min(LONGEST_SAID))
 }
 
-fn until(at: SystemTime, service_now: SystemTime) -> Duration {
-    at.duration_since(service_now).map_or(Duration::ZERO, |wait| wait.min(LONGEST_SAID))
+fn until(at: SystemTime, server_now: SystemTime) -> Duration {
+    at.duration_since(server_now).map_or(Duration::ZERO, |wait| wait.min(LONGEST_SAID))
 }
 
-fn service_now(headers: &HeaderMap) -> Option<SystemTime> {
+fn server_now(headers: &HeaderMap) -> Option<SystemTime> {
     texts(headers, "date").find_map(|text| httpdate::parse_http_date(text).ok())
 }
 

@@ -1,4 +1,4 @@
-//! One attempt on the wire: connect, stamp the start, send. No other place sends a request for a call.
+//! One attempt: connect, stamp the start, send. All requests of calls are sent here.
 
 use hyper::Request;
 use paceline::workers::Late;
@@ -20,19 +20,18 @@ pub struct Attempt<'a> {
 /// Why an attempt sent nothing.
 #[derive(Debug)]
 pub enum NotSent {
-    /// Its reservation is over. It is given back unused, and the call keeps its place.
+    /// The reservation has expired. It is given back unused, and the call keeps its place.
     Late(Late),
-    /// There is no connection. The attempt is charged, and it is a failure of its lane.
+    /// There is no connection. The attempt is charged, and counts as a failure of its lane.
     Failed(HttpError),
 }
 
 impl Client {
     /// Connects to the server of `url` for this call, and stamps the start of the attempt.
     ///
-    /// A connection that is there after the reservation has ended is kept for the next attempt at its
-    /// server. The error of a connect that failed after it is kept for the next attempt of the call,
-    /// which fails with it at once, stamped in its time. Otherwise a server that never answers a
-    /// connect would cost its calls no attempt, for ever.
+    /// A connection that is established after the reservation has expired is kept for the next attempt.
+    /// So is an error after that moment: the next attempt gets it at once, and is charged for it.
+    /// Otherwise a server that never accepts a connection would cost its calls no attempt, for ever.
     pub async fn begin<'a>(&'a self, call: &Call, url: &'a Url) -> Result<Attempt<'a>, NotSent> {
         let connected = match self.take_error(call.id(), url) {
             Some(error) => Err(error),
@@ -40,7 +39,7 @@ impl Client {
         };
         match (connected, call.sending()) {
             (Ok(connection), Ok(_)) => Ok(Attempt { client: self, url, connection }),
-            // A server that is down is not dialled faster than its gap: dialling is an attempt.
+            // Connecting is an attempt, so a server that is down is not dialled faster than its gap.
             (Err(error), Ok(_)) => Err(NotSent::Failed(error)),
             (Ok(connection), Err(late)) => {
                 self.keep(url, connection);
@@ -55,7 +54,7 @@ impl Client {
 }
 
 impl Attempt<'_> {
-    /// Sends the request; the head of the response is there when this returns.
+    /// Sends the request, and returns with the head of the response.
     pub async fn send(self, request: Request<Upload>) -> Result<Exchange, HttpError> {
         self.client.send(self.url, self.connection, request).await
     }

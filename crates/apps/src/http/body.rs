@@ -1,4 +1,4 @@
-//! What a request carries: nothing, something whole, or something that still comes.
+//! Request bodies: none, complete, or streamed.
 
 use std::io;
 use std::pin::Pin;
@@ -10,12 +10,12 @@ use hyper::body::{Body, Frame, SizeHint};
 /// The body of a request.
 #[derive(Default)]
 pub enum Upload {
-    /// Nothing.
+    /// No body.
     #[default]
     Nothing,
-    /// All of it, until it is taken.
+    /// A complete body, until it is taken.
     Whole(Option<Bytes>),
-    /// As it comes.
+    /// A stream.
     Coming(Pin<Box<dyn Body<Data = Bytes, Error = io::Error> + Send>>),
 }
 

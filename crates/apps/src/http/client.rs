@@ -1,4 +1,4 @@
-//! The client: connections kept and made, requests within their time.
+//! The client: a pool of connections, and requests with time limits.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,23 +18,23 @@ use super::origin::Origin;
 use super::proxy::Proxies;
 use super::reach::Reach;
 
-/// Idle connections that are kept in all; beyond it the one that idles longest is closed.
+/// Idle connections in all. Beyond this, the one that is idle longest is closed.
 const MOST_IDLE: usize = 256;
-/// What is left of an unwanted body is read up to here to keep the connection; beyond it a new
-/// connection is cheaper.
+/// Bytes of a discarded body that are read to keep the connection. For more, a new connection is
+/// cheaper.
 const MOST_DRAINED: u64 = 64 << 10;
-/// And for so long.
+/// The time limit for that.
 const DRAIN_WITHIN: Duration = Duration::from_secs(1);
 
-/// Calls whose error of a connect is kept; beyond it that of the oldest call is dropped.
-const MOST_ERRORS: usize = 10_000;
+/// How long a connect error is reused for its server.
+const ERRORS_LAST: Duration = Duration::from_secs(2);
 
-/// How long things may take.
+/// Time limits of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// Until there is a connection, encryption included.
+    /// For connecting, TLS included.
     pub connect: Duration,
-    /// From the request to the head of the answer.
+    /// From the request to the head of the response.
     pub first_byte: Duration,
     /// Between two pieces of a body.
     pub idle: Duration,
@@ -50,7 +50,7 @@ impl Default for Patience {
     }
 }
 
-/// Makes requests, one for each that was asked for: it neither retries nor follows (B5).
+/// Sends requests. It never retries, and follows no redirects: one attempt is one request.
 pub struct Client {
     patience: Patience,
     proxies: Proxies,
@@ -59,35 +59,35 @@ pub struct Client {
     idle: Mutex<Idle>,
 }
 
-/// Connections that wait for a request, the freshest of each server at the end.
+/// Idle connections, the most recent of each server at the end.
 #[derive(Default)]
 struct Idle {
     by_origin: BTreeMap<Origin, Vec<(u64, Connection)>>,
     count: usize,
-    /// Grows with each connection that is put aside: the smallest idles longest.
+    /// Counts connections that became idle: the one with the smallest number is idle longest.
     clock: u64,
-    /// Errors of connects that ended too late for their attempts, for the next attempts of these calls.
-    errors: BTreeMap<CallId, (Origin, HttpError)>,
+    /// Errors of connects that ended too late for their attempts, for the next attempts.
+    errors: VecDeque<(Origin, Instant, HttpError)>,
 }
 
 impl Client {
-    /// A client that goes through these proxies.
+    /// A client that uses these proxies.
     pub fn new(patience: Patience, proxies: Proxies) -> Client {
         let (reach, tls) = (Reach::Everywhere, Tls::default());
         Client { patience, proxies, reach, tls, idle: Mutex::default() }
     }
 
-    /// The same client, which connects to no other addresses than these.
+    /// Restricts the client to these addresses.
     #[must_use]
     pub fn within(mut self, reach: Reach) -> Client {
         self.reach = reach;
         self
     }
 
-    /// A connection to the server of `url`: one that idles, else a new one.
+    /// A connection to the server of `url`: an idle one, else a new one.
     ///
-    /// An attempt whose connection came too late leaves it for the next one. If it is closed by
-    /// then, connecting has failed: without that word it would be tried for ever.
+    /// An attempt whose connection came too late leaves it for the next one. If the server has closed it
+    /// by then, that counts as a connect error: otherwise connecting would be repeated for ever.
     pub(super) async fn connection(&self, url: &Url) -> Result<Connection, HttpError> {
         let origin = Origin::of(url).expect("only http and https come here");
         while let Some(mut connection) = self.take(&origin) {
@@ -110,18 +110,18 @@ impl Client {
         Ok(connection)
     }
 
-    /// Whether the way leads through a proxy that reads along, and so needs the whole address.
+    /// Returns `true` if a forwarding proxy is used, which needs the complete URL.
     pub fn reads_along(&self, url: &Url) -> bool {
         url.scheme() == "http" && matches!(self.proxies.of(url), Ok(Some(_)))
     }
 
-    /// What such a proxy wants to be told.
+    /// The login for such a proxy.
     pub fn proxy_authorization(&self, url: &Url) -> Option<HeaderValue> {
         let proxy = self.proxies.of(url).ok().flatten().filter(|_| url.scheme() == "http")?;
         proxy.authorization().cloned()
     }
 
-    /// Sends a request that is no attempt of a call, such as one to the daemon itself.
+    /// Sends a request that is not an attempt of a call, such as one to the daemon itself.
     pub async fn ask(&self, url: &Url, request: Request<Upload>) -> Result<Exchange, HttpError> {
         let connection = self.connection(url).await?;
         self.send(url, connection, request).await
@@ -139,7 +139,7 @@ impl Client {
         self.judged(url, sent)
     }
 
-    /// The next piece of a body, within its time.
+    /// Reads the next piece of a body, within its time limit.
     pub async fn piece(
         &self,
         url: &Url,
@@ -150,7 +150,7 @@ impl Client {
         self.judged(url, piece)
     }
 
-    /// Reads a body to its end; one of more than `most` bytes is an error.
+    /// Reads a whole body. More than `most` bytes are an error.
     pub async fn whole(
         &self,
         url: &Url,
@@ -168,7 +168,7 @@ impl Client {
         Ok(body)
     }
 
-    /// A shared connection over which something failed is not handed out again.
+    /// Takes a shared connection out of use after an error on it.
     fn judged<T>(&self, url: &Url, result: Result<T, HttpError>) -> Result<T, HttpError> {
         if result.is_err()
             && let Some(origin) = Origin::of(url)
@@ -179,16 +179,16 @@ impl Client {
         result
     }
 
-    /// Takes back a connection over which nothing was sent, or nothing more is to come.
+    /// Takes back a connection that was not used, or whose exchange is complete.
     pub(super) fn keep(&self, url: &Url, connection: Connection) {
-        // One of HTTP/2 stands among the idle ones already.
+        // An HTTP/2 connection is shared, and already among the idle ones.
         if connection.share().is_none() {
             self.put(Origin::of(url).expect("it led here"), connection);
         }
     }
 
-    /// Keeps the error of a connect that ended too late for an attempt of this call.
-    pub(super) fn keep_error(&self, call: CallId, url: &Url, error: HttpError) {
+    /// Keeps a connect error that came too late for its attempt.
+    pub(super) fn keep_error(&self, url: &Url, error: HttpError) {
         let origin = Origin::of(url).expect("only http and https come here");
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.errors.len() >= MOST_ERRORS {
@@ -200,11 +200,15 @@ impl Client {
     /// The error that was kept for this call, if it is about this server.
     pub(super) fn take_error(&self, call: CallId, url: &Url) -> Option<HttpError> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let (origin, error) = idle.errors.remove(&call)?;
-        (Origin::of(url) == Some(origin)).then_some(error)
+        // In the order of time: those in front expire first.
+        while idle.errors.front().is_some_and(|(_, since, _)| since.elapsed() > ERRORS_LAST) {
+            idle.errors.pop_front();
+        }
+        let place = idle.errors.iter().position(|(of, ..)| of == origin)?;
+        idle.errors.remove(place).map(|(_, _, error)| error)
     }
 
-    /// Ends an exchange whose body was read to its end.
+    /// Ends an exchange whose body was read completely.
     pub async fn finish(&self, url: &Url, exchange: Exchange) {
         let mut connection = exchange.into_connection();
         if connection.is_open().await {
@@ -212,7 +216,7 @@ impl Client {
         }
     }
 
-    /// Ends an exchange whose body nobody wants: a short rest is read, a long one cut off.
+    /// Ends an exchange without its body: a short rest is read, a long one cut off.
     pub async fn discard(&self, url: &Url, mut exchange: Exchange) {
         if exchange.length().is_some_and(|length| length > MOST_DRAINED) {
             return;
@@ -304,7 +308,7 @@ mod tests {
         let (socket, _) = listener.accept().await.expect("a connection");
         client.keep(&url, connection);
         drop(socket);
-        // Only that one: as long as nobody has noticed that it is closed it is handed out.
+        // A closed connection is handed out until the client has noticed that it is closed.
         let refused = loop {
             match client.connection(&url).await {
                 Ok(connection) => client.keep(&url, connection),

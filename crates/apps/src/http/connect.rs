@@ -1,4 +1,4 @@
-//! From a server's name to bytes that flow: addresses, sockets, proxies, TLS.
+//! Connecting: addresses, sockets, proxies, TLS.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,21 +19,21 @@ use super::origin::{Origin, Scheme};
 use super::proxy::Proxy;
 use super::reach::Reach;
 
-/// How long an address is tried alone before the next one is tried beside it (RFC 8305).
+/// The delay before the next address is tried in parallel (RFC 8305).
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
-/// Addresses of one name that are tried at most.
+/// Addresses per name that are tried.
 const MOST_ADDRESSES: usize = 8;
-/// The longest answer of a proxy before its tunnel begins.
+/// The longest response head of a proxy before its tunnel begins.
 const LONGEST_PROXY_HEAD: usize = 16 << 10;
 
-/// A stream to a server, of whatever kind.
+/// A stream to a server, plain or encrypted.
 pub(super) type Stream = Box<dyn Wire>;
 
 /// Bytes in both directions.
 pub(super) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
-/// What was agreed with the server about how to speak.
+/// The negotiated protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
     Http1,
@@ -44,11 +44,11 @@ pub(super) enum Protocol {
 pub(super) struct Connected {
     pub(super) stream: Stream,
     pub(super) protocol: Protocol,
-    /// The server's address, where no proxy hides it.
+    /// The server's address, unless a proxy hides it.
     pub(super) peer: Option<SocketAddr>,
 }
 
-/// TLS as the system trusts it, set up when it is first needed: reading the roots takes time.
+/// TLS with the system's root certificates. Made on first use, because reading them takes time.
 #[derive(Default)]
 pub(super) struct Tls(OnceLock<Result<TlsConnector, String>>);
 
@@ -91,7 +91,7 @@ impl Tls {
     }
 }
 
-/// A handshake that ends early is a bad line; a certificate that is wrong stays wrong.
+/// An interrupted handshake may be retried; an invalid certificate may not.
 fn tls_error(error: io::Error) -> HttpError {
     let inner = error.get_ref();
     if inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()).is_some() {
@@ -111,7 +111,7 @@ pub(super) async fn connect(
     let stream = match proxy {
         None => dial(origin.bare_host(), origin.port, reach).await?,
         Some(proxy) => {
-            // What a name is to the proxy, only the proxy knows.
+            // The proxy resolves the name.
             if reach == Reach::Public && names_this_network(origin.bare_host()) {
                 return Err(HttpError::Private(origin.host.clone()));
             }
@@ -131,7 +131,7 @@ pub(super) async fn connect(
     }
 }
 
-/// The first of a host's addresses that answers.
+/// Connects to the first of a host's addresses that accepts.
 async fn dial(host: &str, port: u16, reach: Reach) -> Result<TcpStream, HttpError> {
     let found = tokio::net::lookup_host((host, port)).await;
     let found = found.map_err(|error| HttpError::Resolve(host.to_string(), error))?;
@@ -156,7 +156,7 @@ async fn dial(host: &str, port: u16, reach: Reach) -> Result<TcpStream, HttpErro
             if addresses.size_hint().1 == Some(0) { Duration::MAX } else { NEXT_ADDRESS_AFTER };
         match tokio::time::timeout(patience, racing.next()).await {
             Ok(Some(Ok(stream))) => {
-                // Requests are small and complete: nothing is gained by waiting for more.
+                // Requests are small and complete: Nagle's algorithm would only delay them.
                 stream.set_nodelay(true).map_err(HttpError::Connect)?;
                 return Ok(stream);
             }
@@ -166,7 +166,7 @@ async fn dial(host: &str, port: u16, reach: Reach) -> Result<TcpStream, HttpErro
     }
 }
 
-/// Whether a host is plainly of this machine or this network.
+/// Returns `true` if a host names this machine or a private address directly.
 fn names_this_network(host: &str) -> bool {
     match host.parse() {
         Ok(address) => !Reach::Public.allows(address),
@@ -194,7 +194,7 @@ async fn tunnel(
         if answer.len() >= LONGEST_PROXY_HEAD {
             return Err(HttpError::Proxy("the head of its response is incomplete".to_string()));
         }
-        // Byte by byte: what follows the head belongs to the tunnel.
+        // Byte by byte: the bytes after the head belong to the tunnel.
         answer.push(stream.read_u8().await.map_err(HttpError::Connect)?);
     }
     let line = answer.split(|byte| *byte == b'\r').next().unwrap_or_default();
@@ -205,7 +205,7 @@ async fn tunnel(
         Err(HttpError::ProxyLogin)
     } else {
         let line = String::from_utf8_lossy(&line[..line.len().min(200)]);
-        // It is shown on terminals, which take some signs for orders.
+        // The text is shown on terminals, which interpret control characters.
         Err(HttpError::Proxy(line.replace(char::is_control, "?")))
     }
 }

@@ -1,8 +1,8 @@
 //! One connection, and one exchange over it at a time.
 //!
-//! An HTTP/1 connection is driven by whoever uses it, not by a task of its own: when the attempt
-//! is dropped the socket is closed in that moment (L5), and no wake-up crosses threads per chunk.
-//! Over HTTP/2 many exchanges share one connection, so that one has a task.
+//! The attempt that uses an HTTP/1 connection also drives it; there is no task per connection. So
+//! the socket closes as soon as the attempt is dropped (L5), and no wake-up crosses threads per
+//! piece. An HTTP/2 connection is shared by exchanges, and has a task.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -24,15 +24,15 @@ use super::body::Upload;
 use super::connect::{Connected, Protocol, Stream};
 use super::error::HttpError;
 
-/// The head of an answer, and the pieces in which bodies are read, at most.
+/// The largest head of a response, and the largest piece of a body.
 const LARGEST_HEAD: usize = 256 << 10;
-/// Header lines of an answer at most.
+/// Header lines of a response at most.
 const MOST_HEADERS: usize = 200;
 
-/// A server that closes an unused connection within this time wants none.
+/// A server that closes an unused connection within this time refuses connections.
 const NEW_FOR: Duration = Duration::from_secs(2);
 
-/// How often a shared connection is asked whether it is alive, and how long it may take to say so.
+/// The interval of keep-alive pings on a shared connection, and the time limit for their replies.
 const PING_EVERY: Duration = Duration::from_secs(10);
 const PING_WITHIN: Duration = Duration::from_secs(10);
 
@@ -42,9 +42,9 @@ type Driver = Pin<Box<http1::Connection<TokioIo<Stream>, Upload>>>;
 pub struct Connection {
     sender: Sender,
     made_at: Instant,
-    /// Whether a request ever went over it; shared as the wire is.
+    /// Whether a request was sent over it; shared like the connection.
     is_used: Arc<AtomicBool>,
-    /// The server's address, where no proxy hides it.
+    /// The server's address, unless a proxy hides it.
     pub peer: Option<SocketAddr>,
 }
 
@@ -54,7 +54,7 @@ enum Sender {
 }
 
 impl Connection {
-    /// Begins to speak HTTP on a fresh stream.
+    /// Begins HTTP on a new stream.
     pub(super) async fn open(connected: Connected) -> Result<Connection, HttpError> {
         let Connected { stream, protocol, peer } = connected;
         let stream = TokioIo::new(stream);
@@ -75,7 +75,7 @@ impl Connection {
                     .keep_alive_timeout(PING_WITHIN)
                     .max_header_list_size(LARGEST_HEAD as u32);
                 let (sender, driver) = builder.handshake(stream).await.map_err(broken)?;
-                #[expect(clippy::disallowed_methods, reason = "many exchanges share it")]
+                #[expect(clippy::disallowed_methods, reason = "exchanges share it")]
                 tokio::spawn(driver);
                 Sender::Http2(sender)
             }
@@ -83,7 +83,7 @@ impl Connection {
         Ok(Connection { sender, made_at: Instant::now(), is_used: Arc::default(), peer })
     }
 
-    /// A second one over the same wire, if the protocol allows that.
+    /// A second handle to the same connection, if the protocol allows it.
     pub(super) fn share(&self) -> Option<Connection> {
         match &self.sender {
             Sender::Http1 { .. } => None,
@@ -94,7 +94,7 @@ impl Connection {
         }
     }
 
-    /// Whether it is worth handing out again.
+    /// Returns `true` if it can be reused.
     pub(super) fn is_usable(&self) -> bool {
         match &self.sender {
             Sender::Http1 { sender, .. } => !sender.is_closed(),
@@ -102,7 +102,7 @@ impl Connection {
         }
     }
 
-    /// Whether a request may still be sent; looks at what the other end has done meanwhile.
+    /// Returns `true` if a request can still be sent. Checks whether the server has closed it.
     pub(super) async fn is_open(&mut self) -> bool {
         poll_fn(|context| Poll::Ready(self.poll_open(context))).await
     }
@@ -116,12 +116,12 @@ impl Connection {
         }
     }
 
-    /// Whether it was made a moment ago and never used.
+    /// Returns `true` if it is new and was never used.
     pub(super) fn is_new(&self) -> bool {
         !self.is_used.load(Ordering::Relaxed) && self.made_at.elapsed() < NEW_FOR
     }
 
-    /// Sends a request; the answer's head is there when this returns.
+    /// Sends a request, and returns with the head of the response.
     pub async fn send(mut self, request: Request<Upload>) -> Result<Exchange, HttpError> {
         let was_used = self.is_used.swap(true, Ordering::Relaxed);
         let response = match &mut self.sender {
@@ -132,7 +132,7 @@ impl Connection {
                     if let Poll::Ready(answer) = answer.as_mut().poll(context) {
                         return Poll::Ready(answer);
                     }
-                    // Whatever ends the connection is told through the answer.
+                    // Errors of the connection are reported through the response.
                     let _ = driver.as_mut().poll(context);
                     answer.as_mut().poll(context)
                 })
@@ -142,7 +142,7 @@ impl Connection {
         };
         let response: Response<Incoming> =
             response.map_err(|error| match HttpError::of(&error) {
-                // It may be what an earlier answer had too much of, and says nothing about this one.
+                // These may be surplus bytes of an earlier response: no error of this one.
                 HttpError::NotHttp(text) if was_used => HttpError::Broken(text),
                 error => error,
             })?;
@@ -157,7 +157,7 @@ impl Connection {
     }
 }
 
-/// HTTP/2 has the host in the address and not in a header.
+/// HTTP/2 has the host in the URL and not in a header.
 fn whole_address(mut request: Request<Upload>) -> Result<Request<Upload>, HttpError> {
     let host = request.headers_mut().remove(HOST);
     let host = host.as_ref().and_then(|host| host.to_str().ok()).unwrap_or_default();
@@ -166,7 +166,7 @@ fn whole_address(mut request: Request<Upload>) -> Result<Request<Upload>, HttpEr
     Ok(request)
 }
 
-/// An answer on its way: its head, then its body piece by piece.
+/// A response in transfer: its head, then its body piece by piece.
 pub struct Exchange {
     connection: Connection,
     /// Its status.
@@ -178,14 +178,14 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// The next piece of the body; nothing when it is complete.
+    /// The next piece of the body; `None` when it is complete.
     pub async fn piece(&mut self) -> Result<Option<Bytes>, HttpError> {
         loop {
             match poll_fn(|context| self.poll_frame(context)).await {
                 None => return Ok(None),
                 Some(Err(error)) => return Err(HttpError::of_body(&error, self.received)),
                 Some(Ok(frame)) => {
-                    // Trailers say nothing that is needed here.
+                    // Trailers are not needed.
                     if let Ok(piece) = frame.into_data() {
                         self.received += piece.len() as u64;
                         return Ok(Some(piece));
@@ -216,12 +216,12 @@ impl Exchange {
         self.body.size_hint().exact()
     }
 
-    /// The address that answered, where no proxy hides it.
+    /// The address of the server, unless a proxy hides it.
     pub fn peer(&self) -> Option<SocketAddr> {
         self.connection.peer
     }
 
-    /// The connection, after the body was read to its end; of use only if it is still open.
+    /// The connection, after the body was read completely, if it is still open.
     pub(super) fn into_connection(self) -> Connection {
         self.connection
     }

@@ -15,21 +15,21 @@ pub const LARGEST_FILE: usize = 16 << 20;
 /// The most cookies of one file.
 pub const MOST_COOKIES: usize = 50_000;
 
-/// The longest `Cookie` header; servers refuse longer ones. Cookies that do not fit stay out.
+/// The longest `Cookie` header; servers refuse longer ones. Cookies that do not fit are left out.
 pub const LONGEST_HEADER: usize = 8 << 10;
 
-/// What begins a line of a cookie that scripts must not see; it is a cookie all the same.
+/// The prefix of lines with HTTP-only cookies.
 const HTTP_ONLY: &[u8] = b"#HttpOnly_";
 
 /// The cookies of one file. No value ever shows in text.
 #[derive(Default)]
 pub struct Jar {
-    /// By domain, without leading dot, as addresses write it; then by path and name.
+    /// By domain without leading dot, as URLs write it; then by path and name.
     domains: BTreeMap<String, BTreeMap<PathAndName, Cookie>>,
     cookies: usize,
 }
 
-/// Why a file is not a jar; it names the line, never what stands there.
+/// An error in a cookie file. It names the line, but never shows its contents.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{file}`, line {line}: {wrong}")]
 pub struct CookieError {
@@ -37,11 +37,11 @@ pub struct CookieError {
     pub file: String,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong there.
+    /// The error.
     pub wrong: WrongCookie,
 }
 
-/// What can be wrong with a line.
+/// The errors of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WrongCookie {
     /// Not seven fields.
@@ -53,7 +53,7 @@ pub enum WrongCookie {
     /// Not TRUE or FALSE.
     #[error("the second and fourth fields must be `TRUE` or `FALSE`")]
     Flag,
-    /// Not a moment.
+    /// Not a time.
     #[error("the fifth field is not a time: write seconds since 1970, or 0 for a session cookie")]
     Expiry,
     /// A name or value that would break the header.
@@ -116,7 +116,7 @@ impl Jar {
         Ok(jar)
     }
 
-    /// The header for a request to `url`, if any cookie belongs there: longest paths first.
+    /// The header for a request to `url`, if any cookie applies: longest paths first.
     pub fn header(&self, url: &Url, now: SystemTime) -> Option<HeaderValue> {
         let host = url.host()?;
         let own = self.of(&plain(&host));
@@ -134,12 +134,12 @@ impl Jar {
         Some(value)
     }
 
-    /// How many cookies there are, expired ones included.
+    /// The number of cookies, expired ones included.
     pub fn len(&self) -> usize {
         self.cookies
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are none.
     pub fn is_empty(&self) -> bool {
         self.cookies == 0
     }
@@ -171,7 +171,7 @@ impl Cookie {
     }
 }
 
-/// Whether a cookie's path covers the path of a request (RFC 6265, section 5.1.4).
+/// Returns `true` if a cookie's path covers that of a request (RFC 6265, section 5.1.4).
 fn covers(path: &str, asked: &str) -> bool {
     asked
         .strip_prefix(path)
@@ -207,7 +207,7 @@ fn cookie(text: &[u8], line: usize) -> Result<(String, Cookie), WrongCookie> {
     let domain = domain_of(domain)?;
     let mut reach = if flag(subdomains)? { Reach::Subdomains } else { Reach::Host };
     if !domain.contains('.') {
-        // A cookie for all of `com` belongs to nobody.
+        // A cookie for a whole top-level domain such as `com` is ignored.
         reach = Reach::Host;
     }
     if name.is_empty() || !fit(name) || name.contains(&b'=') || !fit(value) {
@@ -238,7 +238,7 @@ fn domain_of(field: &[u8]) -> Result<String, WrongCookie> {
     Host::parse(text).map(|host| plain(&host)).map_err(|_| WrongCookie::Domain)
 }
 
-/// A host as the key of the jar: addresses without brackets.
+/// A host as the key of the jar: IPv6 addresses without brackets.
 fn plain<S: AsRef<str>>(host: &Host<S>) -> String {
     match host {
         Host::Domain(name) => name.as_ref().to_owned(),
@@ -255,7 +255,7 @@ fn flag(field: &[u8]) -> Result<bool, WrongCookie> {
     }
 }
 
-/// Seconds since 1970, with a fraction in some exports; nothing or 0 is a session.
+/// Seconds since 1970, with a fraction in some exports. Empty or 0 means a session cookie.
 fn expiry_of(field: &[u8]) -> Result<Option<SystemTime>, WrongCookie> {
     let whole = field.split(|&byte| byte == b'.').next().unwrap_or(field);
     let digits = |part: &[u8]| part.iter().all(u8::is_ascii_digit);
@@ -266,11 +266,11 @@ fn expiry_of(field: &[u8]) -> Result<Option<SystemTime>, WrongCookie> {
     let seconds = whole.iter().fold(0u64, |seconds, digit| {
         seconds.saturating_mul(10).saturating_add(u64::from(digit - b'0'))
     });
-    // What lies beyond the clock never expires.
+    // A time beyond the clock's range never comes.
     Ok(UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).filter(|_| seconds > 0))
 }
 
-/// Whether a header can carry it as one name or one value.
+/// Returns `true` if a header can contain it as one name or one value.
 fn fit(part: &[u8]) -> bool {
     part.iter().all(|&byte| byte >= b' ' && byte != 0x7f && byte != b';')
 }

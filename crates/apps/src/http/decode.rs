@@ -1,4 +1,4 @@
-//! Content codings undone, within a bound.
+//! Decoding of content codings, within bounds.
 
 use std::io::{self, Write};
 
@@ -6,32 +6,33 @@ mod coding;
 
 use coding::{Broken, Coding};
 
-/// The most codings of one body; nobody sends more than one without a reason.
+/// The most codings of one body.
 pub const MOST_CODINGS: usize = 3;
 
-/// The largest piece that is written at once, and so what each coding holds beside its window.
+/// The largest piece that is written at once, and so the buffer of each coding beside its window.
 pub const LARGEST_PIECE: usize = 64 << 10;
 
-/// Beyond [`FREE_OUTPUT`], more than this many times the input is taken for a bomb.
+/// Beyond [`FREE_OUTPUT`], output of more than this many times the input is refused as a
+/// decompression bomb.
 pub const HIGHEST_RATIO: u64 = 1_000;
 
-/// So much is put out whatever the ratio: small bodies of one repeated sign are honest.
+/// Output that is allowed at any ratio: small bodies of repeated bytes are legitimate.
 pub const FREE_OUTPUT: u64 = 16 << 20;
 
-/// How much input is looked at before the ratio is checked again.
+/// Input between two checks of the ratio.
 const SIP: usize = 16 << 10;
 
-/// Undoes the codings of a body, piece by piece. After an error it is of no more use.
+/// Decodes a body, piece by piece. After an error it cannot be used any more.
 pub struct Decoder {
-    /// In the order in which they are undone.
+    /// In the order of decoding.
     stages: Vec<Stage>,
     gauge: Gauge,
 }
 
-/// Why a body cannot be decoded.
+/// An error of decoding.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
-    /// A coding that is not known.
+    /// An unknown coding.
     #[error("unknown content coding `{coding}`: fetch without `--decode`")]
     Unknown {
         /// Its name, shortened.
@@ -40,19 +41,19 @@ pub enum DecodeError {
     /// Too many codings.
     #[error("the body has more than 3 codings: fetch without `--decode`")]
     Many,
-    /// Larger than asked for.
+    /// The decoded body is too large.
     #[error("the decoded body is larger than {most} bytes")]
     TooLarge {
         /// The bound.
         most: u64,
     },
-    /// A small body that would become an enormous one.
+    /// The body expands too much.
     #[error("the decoded body is more than 1000 times larger than the compressed one")]
     Bomb,
     /// The end is missing.
     #[error("the compressed body is truncated")]
     Truncated,
-    /// Not what its coding says.
+    /// The body is damaged, or in another coding.
     #[error("the compressed body is damaged, or in another coding")]
     Corrupt,
     /// The decoded bytes cannot be written.

@@ -1,4 +1,4 @@
-//! What keeps a request from its answer, and whether trying again may help.
+//! Errors of requests, and whether a retry may help.
 
 use std::io;
 
@@ -6,52 +6,52 @@ use paceline::Failure;
 
 use super::proxy::ProxyError;
 
-/// Why there is no answer, or no whole one.
+/// An error of a request: no response, or an incomplete one.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
-    /// The name leads nowhere.
+    /// The name does not resolve.
     #[error("no address for `{0}`: {1}")]
     Resolve(String, io::Error),
-    /// The name leads to an address that may not be asked.
+    /// The name resolves to an address that requests may not reach.
     #[error("`{0}` is in a private network, and no lane's `url` allows requests to it")]
     Private(String),
-    /// Nobody listens, or the line broke before there was one.
+    /// The connection was refused, or broke before it was established.
     #[error("cannot connect: {0}")]
     Connect(io::Error),
-    /// Encryption failed: a wrong certificate, or none that is trusted.
+    /// The TLS handshake failed, for example because the certificate is not trusted.
     #[error("the TLS connection failed: {0}")]
     Tls(String),
     /// The proxy refused.
     #[error("the proxy refused: {0}")]
     Proxy(String),
-    /// The proxy wants a login.
+    /// The proxy requires a login.
     #[error("the proxy requires a login: write it as `http://USER:PASSWORD@HOST:PORT`")]
     ProxyLogin,
-    /// The environment names a proxy that cannot be used.
+    /// The environment names an invalid proxy.
     #[error(transparent)]
     NoProxy(#[from] ProxyError),
-    /// Too slow; says what for, and how long it was given.
+    /// A timeout, with the step and its time limit.
     #[error("{0} took longer than {1:?}")]
     Timeout(&'static str, std::time::Duration),
-    /// The line broke.
+    /// The connection broke.
     #[error("the connection broke: {0}")]
     Broken(String),
     /// The body ended before its announced length.
     #[error("the body ended early, after {0} bytes")]
     Short(u64),
-    /// The body is larger than its reader has room for.
+    /// The body is larger than its reader allows.
     #[error("the body is larger than {0} bytes")]
     Large(usize),
-    /// The head of the answer is larger than anybody needs.
+    /// The head of the response is too large.
     #[error("the response headers are too large")]
     Headers,
-    /// What came is not HTTP.
+    /// The response is not HTTP.
     #[error("the response is not HTTP: {0}")]
     NotHttp(String),
 }
 
 impl HttpError {
-    /// A short stable name for reports.
+    /// The class: a short, stable name for reports.
     pub fn class(&self) -> &'static str {
         match self {
             HttpError::Resolve(..) => "resolve",
@@ -68,7 +68,7 @@ impl HttpError {
         }
     }
 
-    /// Whether it may pass by itself.
+    /// Returns `true` if a retry may help.
     pub fn is_transient(&self) -> bool {
         match self {
             HttpError::Resolve(..)
@@ -87,7 +87,7 @@ impl HttpError {
         }
     }
 
-    /// The same as an outcome of a call.
+    /// The error as the failure of a call.
     pub fn failure(&self) -> Failure {
         let failure = if self.is_transient() {
             Failure::transient(self.class())
@@ -97,7 +97,7 @@ impl HttpError {
         failure.because(&self.to_string())
     }
 
-    /// What hyper says of a body, in our words. `received` is how much of it had come.
+    /// Converts an error of hyper while reading a body. `received` is the number of bytes so far.
     pub(super) fn of_body(error: &hyper::Error, received: u64) -> HttpError {
         if error.is_incomplete_message() || ended_early(error) {
             HttpError::Short(received)
@@ -106,7 +106,7 @@ impl HttpError {
         }
     }
 
-    /// What hyper says, in our words.
+    /// Converts an error of hyper.
     pub(super) fn of(error: &hyper::Error) -> HttpError {
         let text = || {
             let cause = std::error::Error::source(error);
@@ -122,7 +122,7 @@ impl HttpError {
     }
 }
 
-/// Whether the other end closed the connection in order, but before it had sent everything.
+/// Returns `true` if the server closed the connection in order, but before the end of the body.
 fn ended_early(error: &hyper::Error) -> bool {
     let cause =
         std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<io::Error>());

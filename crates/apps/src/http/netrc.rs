@@ -23,7 +23,7 @@ pub const LONGEST_WORD: usize = 4 << 10;
 /// The logins of one file, by host.
 #[derive(Default)]
 pub struct Netrc {
-    /// In lower case; `None` is a machine that is named without a login.
+    /// By host in lower case; `None` for a machine without a login.
     machines: BTreeMap<String, Option<Login>>,
     default: Option<Login>,
 }
@@ -35,7 +35,7 @@ pub struct Login {
     password: String,
 }
 
-/// Why a file holds no logins; it names the line, never what stands there.
+/// An error in a netrc file. It names the line, but never shows its contents.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{file}`, line {line}: {wrong}")]
 pub struct NetrcError {
@@ -43,11 +43,11 @@ pub struct NetrcError {
     pub file: String,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong there.
+    /// The error.
     pub wrong: WrongNetrc,
 }
 
-/// What can be wrong in a netrc file.
+/// The errors of a netrc file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WrongNetrc {
     /// An unknown keyword.
@@ -59,9 +59,9 @@ pub enum WrongNetrc {
     /// A keyword at the end of the file.
     #[error("a keyword without its value")]
     Value,
-    /// A login that belongs to nobody.
+    /// A login without a machine.
     #[error("a login, password or account before any `machine` or `default`")]
-    Nobody,
+    NoMachine,
     /// An open quote.
     #[error("a quote that is not closed on its line")]
     Quote,
@@ -93,14 +93,14 @@ impl Netrc {
         read(&mut words).map_err(|wrong| error(words.line(), wrong))
     }
 
-    /// The login of a machine that the file names.
+    /// The login of a machine in the file.
     pub fn machine_login(&self, host: &str) -> Option<&Login> {
         self.machines.get(&host.to_ascii_lowercase())?.as_ref()
     }
 
     /// The login for a host: that of its machine, else the default one.
     ///
-    /// Of several entries for one machine the first counts, as for other programs.
+    /// The first of several entries for one machine counts, as in other programs.
     pub fn login(&self, host: &str) -> Option<&Login> {
         match self.machines.get(&host.to_ascii_lowercase()) {
             Some(login) => login.as_ref(),
@@ -133,8 +133,8 @@ impl fmt::Debug for Login {
     }
 }
 
-/// An entry while it is read.
-struct Entry {
+/// An entry that is being read.
+struct MachineEntry {
     host: Option<String>,
     name: Option<String>,
     password: Option<String>,
@@ -142,12 +142,12 @@ struct Entry {
 
 fn read(words: &mut Words<'_>) -> Result<Netrc, WrongNetrc> {
     let mut netrc = Netrc::default();
-    let mut entry: Option<Entry> = None;
+    let mut entry: Option<MachineEntry> = None;
     while let Some(keyword) = words.keyword()? {
         if let b"machine" | b"default" = keyword {
             netrc.keep(entry.take())?;
             let host = if keyword == b"machine" { Some(words.value()?) } else { None };
-            entry = Some(Entry { host, name: None, password: None });
+            entry = Some(MachineEntry { host, name: None, password: None });
             continue;
         }
         if keyword == b"macdef" {
@@ -162,16 +162,16 @@ fn read(words: &mut Words<'_>) -> Result<Netrc, WrongNetrc> {
                 if name.contains(':') {
                     return Err(WrongNetrc::Colon);
                 }
-                entry.ok_or(WrongNetrc::Nobody)?.name = Some(name);
+                entry.ok_or(WrongNetrc::NoMachine)?.name = Some(name);
             }
             b"password" => {
                 let password = words.value()?;
-                entry.ok_or(WrongNetrc::Nobody)?.password = Some(password);
+                entry.ok_or(WrongNetrc::NoMachine)?.password = Some(password);
             }
             // An account is for FTP.
             b"account" => {
                 words.value()?;
-                entry.ok_or(WrongNetrc::Nobody)?;
+                entry.ok_or(WrongNetrc::NoMachine)?;
             }
             _ => return Err(WrongNetrc::Keyword),
         }
@@ -181,8 +181,8 @@ fn read(words: &mut Words<'_>) -> Result<Netrc, WrongNetrc> {
 }
 
 impl Netrc {
-    fn keep(&mut self, entry: Option<Entry>) -> Result<(), WrongNetrc> {
-        let Some(Entry { host, name, password }) = entry else { return Ok(()) };
+    fn keep(&mut self, entry: Option<MachineEntry>) -> Result<(), WrongNetrc> {
+        let Some(MachineEntry { host, name, password }) = entry else { return Ok(()) };
         let known = name.is_some() || password.is_some();
         let login = known.then(|| Login {
             name: name.unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! Where a request goes: scheme, host and port.
+//! Origins: the scheme, host and port of a server.
 
 use std::fmt;
 
@@ -6,31 +6,31 @@ use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
-/// The longest host that is the name of a lane as it is.
+/// The longest host that is used unchanged in the name of a lane.
 const LONGEST_HOST: usize = 180;
 
-/// One server as addresses name it.
+/// One server, as URLs name it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Origin {
-    /// Whether the way to it is encrypted.
+    /// The scheme.
     pub scheme: Scheme,
-    /// Its name or address, as in an address: IPv6 in brackets.
+    /// The host name or address, as in a URL: IPv6 in brackets.
     pub host: String,
     /// Its port.
     pub port: u16,
 }
 
-/// How a server is spoken to.
+/// The scheme of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scheme {
-    /// In the clear.
+    /// Unencrypted.
     Http,
     /// Over TLS.
     Https,
 }
 
 impl Scheme {
-    /// The port that addresses leave out.
+    /// The default port.
     pub fn default_port(self) -> u16 {
         match self {
             Scheme::Http => 80,
@@ -40,7 +40,7 @@ impl Scheme {
 }
 
 impl Origin {
-    /// The server of an address; nothing for schemes other than http and https.
+    /// The server of a URL; `None` for schemes other than http and https.
     pub fn of(url: &Url) -> Option<Origin> {
         let scheme = match url.scheme() {
             "http" => Scheme::Http,
@@ -51,12 +51,12 @@ impl Origin {
         Some(Origin { scheme, host, port: url.port().unwrap_or(scheme.default_port()) })
     }
 
-    /// The lane of this server: `host:example.org` for https on its own port, else with the port.
+    /// The lane of this server: `host:example.org` for https on the default port, else with the port.
     pub fn lane(&self) -> String {
         let host = if self.host.len() <= LONGEST_HOST {
             self.host.clone()
         } else {
-            // Longer than the name of a lane may be: its beginning, and a hash to tell it apart.
+            // Longer than the name of a lane may be: the beginning, and a hash that makes it unique.
             let hash = Sha256::digest(&self.host);
             format!("{}~{}", &self.host[..LONGEST_HOST - 20], HEXLOWER.encode(&hash[..8]))
         };
@@ -75,7 +75,7 @@ impl Origin {
         }
     }
 
-    /// The host without the brackets that IPv6 has in an address.
+    /// The host, without the brackets of IPv6 addresses.
     pub fn bare_host(&self) -> &str {
         self.host.trim_start_matches('[').trim_end_matches(']')
     }

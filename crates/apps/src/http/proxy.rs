@@ -15,10 +15,10 @@ use exempt::Exempt;
 /// The longest variable that is read.
 pub const LONGEST_VARIABLE: usize = 64 << 10;
 
-/// The most hosts and networks that may go without a proxy.
+/// The most hosts and networks without proxy.
 pub const MOST_EXEMPT: usize = 1_000;
 
-/// Which requests go through which proxy.
+/// The proxies, and the requests that use them.
 #[derive(Clone, Debug, Default)]
 pub struct Proxies {
     http: Option<Setting>,
@@ -26,7 +26,7 @@ pub struct Proxies {
     exempt: Vec<Exempt>,
 }
 
-/// A proxy that speaks HTTP. What it is told as a login never shows in text.
+/// An HTTP proxy. Its login never shows in text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proxy {
     host: String,
@@ -34,19 +34,19 @@ pub struct Proxy {
     authorization: Option<HeaderValue>,
 }
 
-/// Why a proxy cannot be used; it names the variable, never a value that may hold a password.
+/// An invalid proxy. The error names the variable, but never shows a value that may hold a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProxyError {
-    /// No address.
+    /// Not an address.
     #[error("`{variable}` is not a proxy address: write it like `http://host:3128`")]
     Address {
-        /// Where it stands.
+        /// The variable.
         variable: &'static str,
     },
     /// A name that `Basic` cannot carry.
     #[error("`{variable}` has a user name with a colon, which HTTP cannot send")]
     Colon {
-        /// Where it stands.
+        /// The variable.
         variable: &'static str,
     },
     /// A proxy of another kind.
@@ -55,9 +55,9 @@ pub enum ProxyError {
          unset it, or list the host in `no_proxy`"
     )]
     Scheme {
-        /// Where it stands.
+        /// The variable.
         variable: &'static str,
-        /// Its kind.
+        /// The kind.
         scheme: String,
     },
     /// An entry that would never match.
@@ -65,7 +65,7 @@ pub enum ProxyError {
         "`{variable}` lists `{entry}`: write hosts, addresses, networks like `10.0.0.0/8` or `*`"
     )]
     Exempt {
-        /// Where it stands.
+        /// The variable.
         variable: &'static str,
         /// The entry, shortened.
         entry: String,
@@ -73,12 +73,12 @@ pub enum ProxyError {
     /// Too long, or too many entries.
     #[error("`{variable}` is too long: at most 64 KiB and 1000 hosts")]
     Long {
-        /// Which one.
+        /// The variable.
         variable: &'static str,
     },
 }
 
-/// What a variable says. Another kind of proxy is an error only where it would be used.
+/// The value of a variable. A proxy of another kind is an error only where it would be used.
 #[derive(Clone, Debug)]
 enum Setting {
     Proxy(Proxy),
@@ -86,10 +86,10 @@ enum Setting {
 }
 
 impl Proxies {
-    /// What the environment says; `get` looks a variable up.
+    /// Reads the proxies from the environment; `get` looks up a variable.
     ///
-    /// Lower case goes first, and an empty variable means no proxy. `HTTP_PROXY` is not heard
-    /// where `REQUEST_METHOD` is set: there, anybody's `Proxy` header becomes that variable.
+    /// Lower-case names go first, and an empty variable means no proxy. `HTTP_PROXY` is ignored if
+    /// `REQUEST_METHOD` is set: in a CGI program, a client's `Proxy` header becomes that variable.
     pub fn from_env(get: impl Fn(&str) -> Option<String>) -> Result<Proxies, ProxyError> {
         let first = |names: &[&'static str]| {
             names.iter().find_map(|&variable| Some((variable, get(variable)?)))
@@ -102,14 +102,14 @@ impl Proxies {
         let https = first(&["https_proxy", "HTTPS_PROXY"]);
         let http = http.or_else(|| all.clone()).map_or(Ok(None), setting)?;
         let https = https.or(all).map_or(Ok(None), setting)?;
-        // Nobody is bothered about exceptions to no proxy at all.
+        // Without a proxy, mistakes in its exceptions do not matter.
         let no_proxy =
             first(&["no_proxy", "NO_PROXY"]).filter(|_| http.is_some() || https.is_some());
         let exempt = no_proxy.map_or(Ok(Vec::new()), exempt)?;
         Ok(Proxies { http, https, exempt })
     }
 
-    /// The proxy for a request to `url`, `None` if it goes straight.
+    /// The proxy for a request to `url`; `None` for a direct connection.
     pub fn of(&self, url: &Url) -> Result<Option<&Proxy>, ProxyError> {
         let setting = match url.scheme() {
             "http" => self.http.as_ref(),
@@ -130,12 +130,12 @@ impl Proxies {
 }
 
 impl Proxy {
-    /// Where it listens; an address of version 6 has no brackets.
+    /// The host; IPv6 addresses have no brackets.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// On which port.
+    /// The port.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -168,7 +168,7 @@ fn setting((variable, value): (&'static str, String)) -> Result<Option<Setting>,
         Some((scheme, _)) if !scheme.eq_ignore_ascii_case("http") => {
             let known = ["https", "socks4", "socks4a", "socks5", "socks5h"];
             let scheme = known.into_iter().find(|known| scheme.eq_ignore_ascii_case(known));
-            // Anything else may be a password with slashes in it.
+            // Any other text may be a password with slashes in it.
             let scheme = scheme.ok_or(ProxyError::Address { variable })?.to_owned();
             Ok(Some(Setting::Unsupported { variable, scheme }))
         }
@@ -185,7 +185,7 @@ fn proxy(variable: &'static str, text: &str) -> Result<Proxy, ProxyError> {
         url::Host::Ipv4(ip) => ip.to_string(),
         url::Host::Ipv6(ip) => ip.to_string(),
     };
-    // A path or query is most likely a password with a sign that wants encoding.
+    // A path or query is most likely part of a password that was not percent-encoded.
     if url.path() != "/" || url.query().is_some() || url.fragment().is_some() {
         return Err(address());
     }

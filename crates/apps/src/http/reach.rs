@@ -1,4 +1,4 @@
-//! Where requests may go: everywhere, or only where everybody could.
+//! The addresses that requests may reach: all, or only public ones.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,14 +13,14 @@ pub enum Reach {
 }
 
 impl Reach {
-    /// Whether this address may be connected to.
+    /// Returns `true` if connections to this address are allowed.
     pub fn allows(self, address: IpAddr) -> bool {
         self == Reach::Everywhere || is_public(address)
     }
 }
 
-/// Whether an address belongs to the public internet: not to this machine, not to this network, not
-/// to nobody.
+/// Returns `true` if an address belongs to the public internet: it is not local, private, or
+/// unassigned.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -51,12 +51,12 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     }
     let first = address.segments()[0];
     let documentation = first == 0x2001 && address.segments()[1] == 0xdb8;
-    // Global unicast, as far as it is given out (RFC 4291): the rest is this machine, this network,
-    // multicast or nobody.
+    // Global unicast, as far as it is assigned (RFC 4291). The rest is local, private, multicast or
+    // unassigned.
     (0x2000..0x4000).contains(&first) && !documentation
 }
 
-/// The IPv4 address that an IPv6 one stands for: a detour must not lead where the way does not.
+/// The IPv4 address inside an IPv6 one, which must be allowed as well.
 fn carried(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let v4 = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
     match address.segments() {

@@ -1,4 +1,4 @@
-//! Where a redirect leads.
+//! Redirects.
 
 use hyper::StatusCode;
 use hyper::header::{HeaderMap, LOCATION};
@@ -9,13 +9,13 @@ use super::origin::Origin;
 /// The longest address that a redirect may lead to.
 const LONGEST_LOCATION: usize = 8 << 10;
 
-/// Why a redirect cannot be followed.
+/// An invalid redirect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RedirectError {
-    /// There is no address.
+    /// There is no valid URL.
     #[error("invalid redirect: `Location` is missing, too long, or not a URL")]
     Nowhere,
-    /// The address is not one of HTTP.
+    /// The URL is not an HTTP one.
     #[error("redirect to `{0}`, which is neither http nor https")]
     Scheme(String),
 }
@@ -25,7 +25,7 @@ pub fn is_redirect(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }
 
-/// The address that the headers of a redirect from `from` lead to.
+/// The URL that the headers of a redirect from `from` lead to.
 pub fn led_to(from: &Url, headers: &HeaderMap) -> Result<Url, RedirectError> {
     let location = headers.get(LOCATION).filter(|value| value.len() <= LONGEST_LOCATION);
     let location = location.and_then(|value| std::str::from_utf8(value.as_bytes()).ok());
@@ -35,9 +35,9 @@ pub fn led_to(from: &Url, headers: &HeaderMap) -> Result<Url, RedirectError> {
         return Err(RedirectError::Scheme(to.scheme().to_string()));
     }
     to.set_fragment(None);
-    // A login that was good for one path of a server is good for another.
+    // A login for one path of a server also applies to another.
     if to.username().is_empty() && to.password().is_none() && to.origin() == from.origin() {
-        // Only addresses without a host refuse this, and they have no login either.
+        // This fails only for URLs without host, which have no login either.
         let _ = to.set_username(from.username());
         let _ = to.set_password(from.password());
     }

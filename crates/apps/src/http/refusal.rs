@@ -1,4 +1,4 @@
-//! What a status without an answer means: try again, wait, or leave it.
+//! Refusals: error statuses, and whether to retry, wait or give up.
 
 use std::time::Duration;
 
@@ -6,17 +6,17 @@ use hyper::StatusCode;
 use paceline::workers::Announced;
 use paceline::{Failed, Failure, Outcome, Work};
 
-/// What an answer that brings nothing comes to.
+/// The verdict on an error status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Too fast for the server; with the time it wants to be left alone, if it said so.
+    /// Throttled, with the wait that the server asked for, if any.
     Throttled(Option<Duration>),
-    /// In vain; with the time it wants to be left alone, if it said so.
+    /// Failed, with the wait that the server asked for, if any.
     Failed(Failure, Option<Duration>),
 }
 
 impl Refusal {
-    /// The same for the engine: a throttled call keeps its place and costs none of its attempts.
+    /// The verdict for the engine: a throttled call keeps its place and its attempts.
     pub fn into_work(self) -> Work {
         match self {
             Refusal::Throttled(wait) => Outcome::throttled(wait),
@@ -26,7 +26,7 @@ impl Refusal {
     }
 }
 
-/// The same work, with the limits that its upstream announced.
+/// Adds the limits that the upstream announced to a verdict.
 pub fn announcing(work: Work, announced: Option<Announced>) -> Work {
     let Some(announced) = announced else { return work };
     match work {
@@ -35,9 +35,9 @@ pub fn announcing(work: Work, announced: Option<Announced>) -> Work {
     }
 }
 
-/// What a status that brings nothing comes to.
+/// The verdict on an error status.
 pub fn refusal(status: StatusCode, retry_after: Option<Duration>) -> Refusal {
-    // A server that says "at once" has not said how long: it gets the time that we think right.
+    // A wait of zero names no time: the engine's own backoff applies.
     let retry_after = retry_after.filter(|wait| !wait.is_zero());
     let unavailable = status == StatusCode::SERVICE_UNAVAILABLE && retry_after.is_some();
     if unavailable || status == StatusCode::TOO_MANY_REQUESTS {
@@ -51,7 +51,7 @@ pub fn refusal(status: StatusCode, retry_after: Option<Duration>) -> Refusal {
     Refusal::Failed(failure, retry_after.filter(|_| is_transient(status)))
 }
 
-/// Whether asking again later may bring another answer.
+/// Returns `true` if a retry may bring another response.
 pub fn is_transient(status: StatusCode) -> bool {
     match status.as_u16() {
         408 | 425 | 429 => true,

@@ -1,4 +1,4 @@
-//! A request as its connection wants it: where it goes, and through which proxy.
+//! Requests in the form that their connection needs, with or without proxy.
 
 use hyper::header::{HOST, HeaderMap, HeaderValue, PROXY_AUTHORIZATION};
 use hyper::{Method, Request, Uri};
@@ -8,14 +8,14 @@ use super::body::Upload;
 use super::client::Client;
 use super::origin::Origin;
 
-/// The `User-Agent` of a request whose caller names none: some servers refuse requests without one.
+/// The default `User-Agent`: some servers refuse requests without one.
 pub const AGENT: &str = concat!("paceline/", env!("CARGO_PKG_VERSION"));
 
 impl Client {
-    /// A request for `url`. Its `Host` is that of the address unless the headers name another, and a
-    /// proxy that reads along gets its login.
+    /// A request for `url`. Its `Host` is that of the URL unless the headers set another, and a forwarding
+    /// proxy gets its login.
     ///
-    /// `None` if HTTP cannot express the address.
+    /// `None` if HTTP cannot express the URL.
     pub fn request(
         &self,
         url: &Url,
@@ -40,7 +40,7 @@ impl Client {
         Some(request)
     }
 
-    /// The path alone, or, for a proxy that reads along, the whole address without its login.
+    /// The path or, for a forwarding proxy, the complete URL without its login.
     fn target(&self, url: &Url, origin: &Origin) -> Option<Uri> {
         let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
         let path = format!("{}{query}", url.path());

@@ -1,4 +1,4 @@
-//! What robots.txt allows (RFC 9309), and how fast.
+//! Rules of robots.txt (RFC 9309), with the crawl delay.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -11,24 +11,24 @@ mod pattern;
 
 use pattern::{Pattern, target};
 
-/// How much of a file is read; RFC 9309 asks for no less. A line cut there does not count.
+/// Bytes of a file that are read: the minimum of RFC 9309. A line that is cut there is ignored.
 pub const LARGEST_FILE: usize = 500 << 10;
 
-/// The most rules that are kept. The shortest line with a rule has eight bytes, so that no file
-/// within its own bound comes here.
+/// The most rules that are kept. The shortest rule has eight bytes, so no file within its own bound
+/// has more.
 pub const MOST_RULES: usize = LARGEST_FILE / 8;
 
-/// The longest delay that is heeded.
+/// The longest crawl delay that is obeyed.
 pub const LONGEST_CRAWL_DELAY: Duration = Duration::from_hours(1);
 
-/// The longest path with query that is compared with rules; where there are rules, what is longer
-/// is not allowed. It bounds what a hostile file can cost.
+/// The longest path with query that is compared with rules. If there are rules, longer ones are
+/// disallowed. This bounds the cost of a hostile file.
 pub const LONGEST_TARGET: usize = 8 << 10;
 
-/// What one site allows one program; by default everything.
+/// The rules of one site for one program. The default allows everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Robots {
-    /// Those that win stand first.
+    /// In the order of precedence.
     rules: Vec<Rule>,
     crawl_delay: Option<Duration>,
 }
@@ -48,20 +48,20 @@ enum Access {
 impl Robots {
     /// The rules of a file for the program that calls itself `product_token`.
     ///
-    /// All groups for the program count together; those for `*` only where there is none. Whatever
-    /// is not understood is passed over.
+    /// All groups for the program count together; those for `*` count only if there is none. Unknown lines
+    /// are ignored.
     pub fn parse(bytes: &[u8], product_token: &str) -> Robots {
         let mut reading = Reading { product: identifier(product_token.as_bytes()), ..Reading::NEW };
         for line in whole(bytes).split(|&byte| byte == b'\n' || byte == b'\r') {
             reading.line(line);
         }
         let mut robots = if reading.named { reading.ours } else { reading.everybodys };
-        // The longest match wins, and among equals the one that allows.
+        // The longest match wins; among equals, the rule that allows.
         robots.rules.sort_by_key(|rule| (Reverse(rule.pattern.len()), rule.access));
         robots
     }
 
-    /// Whether `url` may be asked for.
+    /// Returns `true` if `url` may be fetched.
     pub fn allows(&self, url: &Url) -> bool {
         if self.rules.is_empty() || url.path() == "/robots.txt" {
             return true;
@@ -74,33 +74,33 @@ impl Robots {
         rule.is_none_or(|rule| rule.access == Access::Allow)
     }
 
-    /// How many rules there are.
+    /// The number of rules.
     pub fn count(&self) -> usize {
         self.rules.len()
     }
 
-    /// The pause between requests that the site asks for.
+    /// The `Crawl-delay` of the site.
     pub fn crawl_delay(&self) -> Option<Duration> {
         self.crawl_delay
     }
 }
 
-/// A file while it is read.
+/// A file that is being read.
 struct Reading<'a> {
     product: &'a [u8],
-    /// Whether any group is for this program by name.
+    /// Whether any group names this program.
     named: bool,
     group: Group,
     ours: Robots,
     everybodys: Robots,
 }
 
-/// Whom the lines that follow concern.
+/// The programs that the following lines apply to.
 #[derive(Clone, Copy, Default)]
 struct Group {
     ours: bool,
     everybodys: bool,
-    /// Whether a rule has been read: the next name then begins another group.
+    /// Whether a rule was read: then the next name begins another group.
     closed: bool,
 }
 
@@ -123,7 +123,7 @@ impl Reading<'_> {
             b"allow" => self.rule(value, Access::Allow),
             b"disallow" => self.rule(value, Access::Disallow),
             b"crawl-delay" => self.delay(value),
-            // Sitemaps and what others invented stand anywhere and end no group.
+            // Sitemaps and extensions may stand anywhere and end no group.
             _ => {}
         }
     }
@@ -141,7 +141,7 @@ impl Reading<'_> {
     }
 
     fn rule(&mut self, value: &[u8], access: Access) {
-        // An empty rule is how files say that nothing is disallowed.
+        // An empty rule disallows nothing.
         let Some(pattern) = Pattern::parse(value) else { return self.group.closed = true };
         self.tell(|robots| {
             if robots.rules.len() < MOST_RULES {
@@ -176,7 +176,7 @@ fn identifier(text: &[u8]) -> &[u8] {
     &text[..text.iter().position(|byte| !part(byte)).unwrap_or(text.len())]
 }
 
-/// The text within the bound, without a mark at its start and a line cut at its end.
+/// The text within the bound, without byte order mark and without a cut line at the end.
 fn whole(bytes: &[u8]) -> &[u8] {
     let text = match bytes.get(..LARGEST_FILE) {
         Some(text) if bytes.len() > LARGEST_FILE => {

@@ -1,4 +1,4 @@
-//! A program as a child in a process group of its own: started behind a gate, ended as a group.
+//! A child process in a process group of its own: started behind a gate, ended as a group.
 
 use std::io::{self, PipeReader};
 use std::os::unix::process::ExitStatusExt as _;
@@ -18,8 +18,8 @@ use super::group::{Alive, Group, Patience};
 use super::run::Run;
 use super::tail::Tail;
 
-/// Waits for a line on its input before it becomes the program. If whoever started it dies before
-/// the program is known in the store, the input ends and nothing is run.
+/// Waits for a line on its input before it becomes the program. If the parent dies before the process
+/// group is noted in the store, the input ends and the program never runs.
 const GATE: &str = r#"read -r go && exec "$0" "$@" </dev/null"#;
 
 /// Buffers of output that are taken at once: four times what a pipe holds.
@@ -29,18 +29,18 @@ const MOST_DRAINED: usize = 32;
 pub(super) struct Running {
     child: Child,
     output: pipe::Receiver,
-    /// Whether somebody can still say something.
+    /// Whether the output is still open.
     talks: bool,
     pub(super) group: Group,
     patience: Patience,
     /// Keeps the lane's slot until the group is gone (L5).
     hold: Option<Hold>,
-    /// The note that is forgotten with the group, whoever waits for that.
+    /// The note to remove when the group is gone.
     forgets: Option<(Call, String)>,
 }
 
 impl Program {
-    /// Starts it up to the gate.
+    /// Starts the child, up to the gate.
     pub(super) fn start(&self, run: &Run, hold: Hold) -> Result<Running, Failure> {
         self.find()?;
         let failed = |error: io::Error| {
@@ -66,7 +66,7 @@ impl Program {
         Ok(Running { child, output, talks: true, group, patience, hold, forgets: None })
     }
 
-    /// Whether there is such a program; the shell at the gate could only say it in its own words.
+    /// Checks that the program exists, for a clearer error than that of the shell at the gate.
     fn find(&self) -> Result<(), Failure> {
         let name = &self.run[0];
         let runs = |path: &Path| rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
@@ -105,7 +105,7 @@ impl Running {
         stdin.write_all(b"go\n").await
     }
 
-    /// Waits until it says something, or is over: then it says how that went.
+    /// Waits for output, or for the end of the child and its result.
     pub(super) async fn next(&mut self, heard: &mut Tail) -> io::Result<Option<ExitStatus>> {
         tokio::select! {
             said = self.output.readable(), if self.talks => {
@@ -120,31 +120,31 @@ impl Running {
         }
     }
 
-    /// What is let go of when the group is gone, once.
+    /// Ends the group, once, and releases the slot when it is gone.
     fn let_go(&mut self) -> Option<impl FnOnce(Result<(), Alive>) + Send + use<>> {
         let hold = self.hold.take()?;
         let forgets = self.forgets.take();
         Some(|ended: Result<(), Alive>| {
             if let (Ok(()), Some((call, note))) = (ended, forgets) {
-                // Said and not waited for: it is heard before the hold is let go of.
+                // Not awaited: the engine handles this before the release of the hold.
                 let _ = call.keep(&note, None).now_or_never();
             }
             drop(hold);
         })
     }
 
-    /// This note is forgotten when the group is gone.
+    /// Removes this note when the group is gone.
     pub(super) fn forgets(&mut self, call: &Call, note: &str) {
         self.forgets = Some((call.clone(), note.to_string()));
     }
 
-    /// Ends whatever is left of the group, and returns when it is gone.
+    /// Ends the rest of the group, and returns when it is gone.
     pub(super) async fn end(mut self) -> Result<(), Alive> {
         let over = self.let_go().expect("it is ended once");
         let mut over = pin!(self.group.end_beside(self.patience, over).over());
         tokio::select! {
             ended = &mut over => ended,
-            // A leader that has ended is buried meanwhile.
+            // Reaps a leader that has exited in the meantime.
             _ = self.child.wait() => over.await,
         }
     }
@@ -158,10 +158,10 @@ impl Drop for Running {
     }
 }
 
-/// Takes what is there; says whether there may be more.
+/// Reads the available output. Returns `true` if there may be more.
 fn drain(output: &pipe::Receiver, heard: &mut Tail) -> bool {
     let mut buffer = [0; 8 << 10];
-    // Whoever talks without end is not listened to without end: the clock and others want a turn.
+    // Bounded, so that a program with endless output starves neither timers nor other tasks.
     for _ in 0..MOST_DRAINED {
         match output.try_read(&mut buffer) {
             Ok(0) => return false,
@@ -173,7 +173,7 @@ fn drain(output: &pipe::Receiver, heard: &mut Tail) -> bool {
     true
 }
 
-/// Why a program that has ended did not succeed, in a few words.
+/// The failure of a program that has exited without success, in a few words.
 pub(super) fn verdict(status: ExitStatus, heard: &Tail) -> Result<(), Failure> {
     if status.success() {
         return Ok(());

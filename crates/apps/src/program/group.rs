@@ -1,4 +1,4 @@
-//! Process groups: who is in one, whose it is, and how it is ended (S3, L5).
+//! Process groups: their members, their identity, and how to end them (S3, L5).
 
 use std::fs;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -9,19 +9,19 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-/// How long a group has to end by itself when somebody waits for it: a stop, a cancelled run.
+/// The grace of a group before it is killed, while a caller waits for its end.
 const HURRIED_GRACE: Duration = Duration::from_millis(500);
-/// How soon a group that was told to end is looked at, and how often later: each look may read all
+/// The first and the longest pause between two checks of a group that is ending. A check may read all
 /// of /proc.
 const FIRST_LOOK: Duration = Duration::from_millis(10);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// How long a group is waited for.
+/// The time limits for the end of a group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    /// It may end by itself.
+    /// The grace before it is killed.
     pub(super) grace: Duration,
-    /// It is made to end; after that it is let be, since it hangs in the kernel.
+    /// The wait after it is killed. A process that survives this hangs in the kernel, and is left.
     pub(super) force: Duration,
 }
 
@@ -31,7 +31,7 @@ impl Default for Patience {
     }
 }
 
-/// A group that does not end, whatever it is told.
+/// A group that does not exit, although it was killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Alive;
 
@@ -52,7 +52,7 @@ pub(super) struct Group {
     boot: u128,
 }
 
-/// What the system says of a process.
+/// The state of a process, from /proc.
 struct Process {
     state: u8,
     group: i32,
@@ -71,8 +71,8 @@ impl Group {
         if self.boot != boot() {
             return false;
         }
-        // While a group has members the system gives its number to nobody else, so whoever has
-        // this number now and started at another time shows that the group is gone.
+        // The system does not reuse the number of a group that has members. So a process with this
+        // number that started at another time shows that the group is gone.
         match process(self.leader) {
             Some(leader) if leader.started != self.started => false,
             Some(leader) if leader.state != b'Z' => true,
@@ -82,12 +82,12 @@ impl Group {
 
     fn signal(self, signal: Signal) {
         if let Some(pid) = Pid::from_raw(self.leader) {
-            // Whoever is gone needs no signal.
+            // A group that is gone needs no signal.
             let _ = kill_process_group(pid, signal);
         }
     }
 
-    /// Ends it on a thread of its own, and tells `over` there before anybody else.
+    /// Ends the group on a thread of its own, and calls `over` there first.
     pub(super) fn end_beside(
         self,
         patience: Patience,
@@ -98,29 +98,29 @@ impl Group {
         let end = move || {
             let ended = self.end(patience, &hurries);
             over(ended);
-            // Whoever waited may have been dropped meanwhile.
+            // The waiting task may have been dropped.
             let _ = tell.send(ended);
         };
         let thread = std::thread::Builder::new().name("paceline-end".to_string());
         if thread.spawn(end).is_err() {
-            // Without a thread there is no grace either.
+            // Without a thread there is no grace: kill it now.
             self.signal(Signal::KILL);
         }
         Ending { told, _hurry: hurry }
     }
 
-    /// Asks the group to end, makes it end after the grace, or as soon as nobody waits for it, and
-    /// returns when it is gone.
+    /// Sends SIGTERM, then SIGKILL after the grace or as soon as no task waits any more, and returns when
+    /// the group is gone.
     fn end(self, patience: Patience, hurries: &Receiver<()>) -> Result<(), Alive> {
         if !self.is_alive() {
             return Ok(());
         }
-        // Nobody ever rings: the other end only goes away.
+        // No message is ever sent: the channel only closes.
         let (_bell, silence): (Sender<()>, Receiver<()>) = channel();
         let Patience { mut grace, force } = patience;
         let (mut waited, mut look) = (Duration::ZERO, FIRST_LOOK);
         self.signal(Signal::TERM);
-        // One that was stopped must run to hear it.
+        // A stopped process must continue to receive the signal.
         self.signal(Signal::CONT);
         while self.is_alive() {
             if waited >= grace + force {
@@ -140,21 +140,21 @@ impl Group {
     }
 }
 
-/// A group on its way out. Whoever drops this is in a hurry: the group is given less time.
+/// A group that is ending. Dropping this cuts the grace short.
 pub(super) struct Ending {
     told: oneshot::Receiver<Result<(), Alive>>,
     _hurry: Sender<()>,
 }
 
 impl Ending {
-    /// Resolves when the group is gone, or is let be.
+    /// Resolves when the group is gone, or given up.
     pub(super) async fn over(mut self) -> Result<(), Alive> {
-        // Nobody looked whether it is gone if there was no thread to do so.
+        // Without a thread, the end of the group was not checked.
         (&mut self.told).await.unwrap_or(Err(Alive))
     }
 }
 
-/// Processes of a group that run; those that only wait to be buried do not count.
+/// Running processes of a group. Zombies do not count.
 fn members(group: i32) -> usize {
     let Ok(entries) = fs::read_dir("/proc") else { return 0 };
     let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
@@ -163,7 +163,7 @@ fn members(group: i32) -> usize {
 
 fn process(number: i32) -> Option<Process> {
     let stat = fs::read(format!("/proc/{number}/stat")).ok()?;
-    // The second field is the name, in brackets, and may hold anything.
+    // The second field is the name, in parentheses, and may contain any character.
     let after = stat.iter().rposition(|&byte| byte == b')')? + 2;
     let fields: Vec<&str> = std::str::from_utf8(stat.get(after..)?).ok()?.split(' ').collect();
     let state = *fields.first()?.as_bytes().first()?;

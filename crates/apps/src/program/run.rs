@@ -1,4 +1,4 @@
-//! One run of a program on behalf of a call: from the gate to how it ended.
+//! One run of a program for a call: from the gate to its result.
 
 use std::pin::pin;
 use std::process::ExitStatus;
@@ -11,31 +11,31 @@ use super::child::{Running, verdict};
 use super::group::{Group, Patience};
 use super::tail::Tail;
 
-/// How soon what a program says is stored while it runs: with the commit, in less than 2 s.
+/// The time between output of a running program and its storage; with the commit, less than 2 s.
 const SAVE_AFTER: Duration = Duration::from_millis(1_500);
-/// How long what a dead process left behind may take to end by itself.
+/// The grace of a group that an earlier run left behind.
 pub(super) const LEFT_OVER_GRACE: Duration = Duration::from_secs(1);
-/// Beyond a program's own time: to end what is left before and after it, to store what it said.
+/// Added to a program's own time limit: to end leftovers before and after it, and to store its output.
 pub(crate) const BEYOND: Duration = Duration::from_secs(150);
 
-/// What a run is called, and what it is told.
+/// The notes, variables and limits of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
     /// The note that holds its process group until that is gone.
     pub(crate) group_note: String,
-    /// Whether no other call uses that note: then it need not outlive a run that nobody wants.
+    /// Whether this call alone uses that note. Then it is removed with a cancelled run.
     pub(crate) own_note: bool,
-    /// The note that holds the end of what it says, for those who ask later.
+    /// The note that holds the end of the output.
     pub(crate) output_note: Option<String>,
-    /// Variables beside those of this process.
+    /// Variables in addition to those of this process.
     pub(crate) environment: Vec<(&'static str, String)>,
-    /// How long it may take.
+    /// The time limit of the run.
     pub(crate) timeout: Duration,
-    /// How long its end is waited for.
+    /// The time limits for ending its process group.
     pub(crate) patience: Patience,
 }
 
-/// A run that is over, by itself and in time.
+/// A run whose program exited by itself, in time.
 #[derive(Debug)]
 pub(crate) struct Over {
     status: ExitStatus,
@@ -43,24 +43,24 @@ pub(crate) struct Over {
 }
 
 impl Over {
-    /// Its exit code, if no signal ended it.
+    /// The exit code, unless a signal ended the program.
     pub(crate) fn code(&self) -> Option<u8> {
         self.status.code().and_then(|code| code.try_into().ok())
     }
 
-    /// Why it did not succeed, if so.
+    /// The failure, unless the program succeeded.
     pub(crate) fn verdict(&self) -> Result<(), Failure> {
         verdict(self.status, &self.heard)
     }
 
-    /// The end of what it said, as text.
+    /// The end of its output, as text.
     pub(crate) fn output(&mut self) -> String {
         String::from_utf8_lossy(self.heard.bytes()).into_owned()
     }
 }
 
 impl Run {
-    /// Runs a program, after the end of what an earlier run left behind.
+    /// Runs a program, after it has ended any process that an earlier run left behind.
     pub(crate) async fn of(&self, program: &Program, call: &Call) -> Result<Over, Failed> {
         self.end_leftover(call).await?;
         let mut running = match program.start(self, call.hold()) {
@@ -70,15 +70,16 @@ impl Run {
                 return Err(Failed::of(failure));
             }
         };
-        // Here, and not after the commit below, which may take a while (L4).
+        // Before the commit below, which may take longer than the reservation lasts (L4).
         call.sending()?;
         if self.own_note {
-            // Before it is kept, since whoever drops this may do so at any await; and not before it
-            // is this run's, since one that came too late has a successor with its own.
+            // Set before the note is stored, since this future may be dropped at any await; and not
+            // before the attempt is begun, since an attempt that came too late has a successor with
+            // a note of its own.
             running.forgets(call, &self.group_note);
         }
         let group = serde_json::to_vec(&running.group).expect("numbers are JSON");
-        // The promise before the call: whoever comes after a crash knows what to end.
+        // The note comes before the program: after a crash the next process knows what to end.
         let kept = call.keep(&self.group_note, Some(&group));
         let (kept, forgotten) = tokio::join!(kept, self.forget_output(call));
         kept.and(forgotten)?;
@@ -88,7 +89,7 @@ impl Run {
         let attended = tokio::time::timeout(self.timeout, attended).await;
         let ended = running.end().await;
         self.save(call, &mut heard).await?;
-        // The note stays with what stays: the next run must find it.
+        // The note stays while the group does: the next run must find it.
         ended?;
         if !self.own_note {
             call.keep(&self.group_note, None).await?;
@@ -100,7 +101,7 @@ impl Run {
         Ok(Over { status: status?, heard })
     }
 
-    /// What an earlier run left behind, be it one of a process that has died, is ended first (S3).
+    /// Ends the process group of an earlier run, including one of a process that has died (S3).
     pub(crate) async fn end_leftover(&self, call: &Call) -> Result<(), Failed> {
         let Some(note) = call.note(&self.group_note).await? else { return Ok(()) };
         if let Ok(group) = serde_json::from_slice::<Group>(&note)
@@ -114,7 +115,7 @@ impl Run {
         Ok(call.keep(&self.group_note, None).await?)
     }
 
-    /// Waits for the end of a program; what it says is stored soon, also if it then says no more.
+    /// Waits for the end of a program, and stores its output while it runs.
     async fn attend(
         &self,
         call: &Call,
@@ -141,7 +142,7 @@ impl Run {
         }
     }
 
-    /// What an earlier run said is not what this one says.
+    /// Removes the output of an earlier run.
     async fn forget_output(&self, call: &Call) -> Result<(), Ended> {
         match &self.output_note {
             Some(note) => call.keep(note, None).await,
@@ -164,7 +165,7 @@ mod tests {
     use paceline::{Following, Job, Lane, Outcome, Paceline, Work};
     use std::path::Path;
 
-    /// Gives up before it makes anything end.
+    /// Time limits that give up before the group is killed.
     const NONE: Patience = Patience { grace: Duration::from_millis(20), force: Duration::ZERO };
 
     fn run(patience: Patience) -> Run {
@@ -200,7 +201,7 @@ mod tests {
         pace.submit(job).await.expect("accepted")
     }
 
-    /// What a script came to: `done`, or why it failed.
+    /// The result of a script: `done`, or its failure.
     async fn told(pace: &Paceline, script: &str) -> String {
         let report = submit(pace, script).await.report().await.expect("a report");
         match &report.calls[0].outcome {

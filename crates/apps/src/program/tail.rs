@@ -1,6 +1,6 @@
-//! The last part of what a program says.
+//! The last part of a program's output.
 
-/// How much of it is kept.
+/// Bytes that are kept.
 pub const LONGEST_TAIL: usize = 64 << 10;
 
 /// The last bytes of a stream of any length.
@@ -23,13 +23,13 @@ impl Tail {
         self.bytes.drain(..over);
     }
 
-    /// What is kept.
+    /// The bytes that are kept.
     pub(super) fn bytes(&mut self) -> &[u8] {
         self.cut();
         &self.bytes
     }
 
-    /// Its last line with something in it, as it may stand in a message.
+    /// The last line that is not blank, cleaned for use in a message.
     pub(super) fn last_line(&self) -> Option<String> {
         const LONGEST: usize = 160;
         let end = &self.bytes[self.bytes.len().saturating_sub(4 * LONGEST)..];

@@ -1,5 +1,5 @@
-//! A body that is read a little ahead while its request waits for its turn: only so is it noticed
-//! that its sender has left. Of one that sends more than that, it is noticed when its turn comes.
+//! Reads a body a little ahead while its request waits for its turn, which is the only way to notice
+//! that the client has disconnected. With a body larger than that, it is noticed at its turn.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -11,10 +11,10 @@ use std::task::{Context, Poll};
 use axum::body::{Body, Bytes};
 use hyper::body::{Body as _, Frame, SizeHint};
 
-/// Bytes that are held at most before the turn comes, beside one piece.
+/// Bytes that are held at most before the turn comes, besides one piece.
 const MOST_AHEAD: usize = 16 << 10;
 
-/// The body, seen from whoever waits and from whoever sends it on.
+/// The body, shared by the waiting route and the worker that forwards it.
 #[derive(Clone)]
 pub(super) struct Ahead(Arc<Mutex<Reading>>);
 
@@ -23,12 +23,12 @@ struct Reading {
     pieces: VecDeque<Frame<Bytes>>,
     /// Bytes of those pieces.
     held: usize,
-    /// Whether somebody sends it on: from then on only that one reads.
+    /// Whether a worker forwards it: from then on only the worker reads.
     taken: bool,
 }
 
 impl Reading {
-    /// What comes next of the body itself.
+    /// The next piece of the body itself.
     fn next(
         &mut self,
         context: &mut Context<'_>,
@@ -36,7 +36,7 @@ impl Reading {
         Pin::new(&mut self.body).poll_frame(context)
     }
 
-    /// Resolves when the sender has left.
+    /// Resolves when the client has disconnected.
     fn read_ahead(&mut self, context: &mut Context<'_>) -> Poll<()> {
         while !self.taken && self.held < MOST_AHEAD && !self.body.is_end_stream() {
             match self.next(context) {
@@ -62,7 +62,7 @@ impl Ahead {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads a little ahead, and resolves only if the sender leaves before somebody sends it on.
+    /// Reads a little ahead. Resolves only if the client disconnects before a worker forwards the body.
     pub(super) async fn left(&self) {
         poll_fn(|context| self.reading().read_ahead(context)).await;
     }
@@ -113,13 +113,13 @@ mod tests {
     async fn what_was_read_ahead_comes_first_and_counts_in_the_length() {
         let pieces = (0..100).map(|n| Ok::<_, io::Error>(Bytes::from(vec![n; 1 << 10])));
         let mut ahead = Ahead::new(Body::from_stream(futures_util::stream::iter(pieces)));
-        assert_eq!(ahead.left().now_or_never(), None, "its sender is there");
+        assert_eq!(ahead.left().now_or_never(), None, "its sender is connected");
         assert_eq!(ahead.reading().held, MOST_AHEAD, "and no more than that");
         assert_eq!((ahead.size_hint().lower(), ahead.size_hint().exact()), (16 << 10, None));
         let first = ahead.frame().await.expect("a piece").expect("whole");
         assert_eq!(first.into_data().expect("data")[0], 0);
         assert_eq!(ahead.left().now_or_never(), None);
-        assert_eq!(ahead.reading().held, 15 << 10, "nobody reads ahead any more");
+        assert_eq!(ahead.reading().held, 15 << 10, "the rest is not read ahead");
         let rest = ahead.collect().await.expect("whole").to_bytes();
         assert_eq!((rest.len(), rest[rest.len() - 1]), (99 << 10, 99));
         let ahead = Ahead::new(Body::from("hello"));
@@ -135,12 +135,12 @@ mod tests {
         });
         let waits = Ahead::new(Body::from_stream(pieces));
         let mut sends = waits.clone();
-        // Both have asked when the piece comes: the one that sends it on is told.
+        // Both poll before the piece comes: the worker is woken.
         let mut left = std::pin::pin!(waits.left());
         assert_eq!(left.as_mut().now_or_never(), None);
         let mut next = std::pin::pin!(sends.frame());
         assert!(next.as_mut().now_or_never().is_none());
-        send.send(Ok::<_, io::Error>(Bytes::from("a"))).expect("somebody listens");
+        send.send(Ok::<_, io::Error>(Bytes::from("a"))).expect("the body is open");
         let next = tokio::time::timeout(std::time::Duration::from_secs(10), next).await;
         let piece = next.expect("it is told").expect("a piece").expect("whole");
         assert_eq!(piece.into_data().expect("data"), "a");

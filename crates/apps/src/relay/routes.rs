@@ -1,4 +1,4 @@
-//! `/to/{lane}/{path}`: requests of programs that cannot be changed, at the pace of their lane.
+//! `/to/{lane}/{path}`: forwards requests of programs that cannot be changed, at the pace of a lane.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use percent_encoding::percent_decode_str;
 use tokio::time::Instant;
 
 use super::ahead::Ahead;
-use super::visit::{Broken, Relay, Relayed, Visit};
+use super::queued::{ForwardedRequest, Relay, RelayedResponse, UpstreamError};
 use crate::api::{
     AT_ONCE, ApiResult, Caller, Handle, Problem, TOKEN, bounded, enter, missed, shown,
 };
 use crate::http::Upload;
-use crate::request::AskError;
+use crate::request::PayloadError;
 
-/// How long a request may wait for its turn, unless it says so, and at most.
+/// The wait for a turn: the default and the maximum.
 const BUDGET: Span = Span::secs(30);
 const LONGEST_BUDGET: Span = Span::mins(10);
 
@@ -45,8 +45,8 @@ pub(super) async fn forward(
     let (lane, path) = destination(&request)?;
     relay.check(&lane, &path).map_err(|error| nowhere(&error, &lane))?;
     let (priority, budget) = terms(request.headers())?;
-    let (visit, ahead) = visit(request, path, &caller);
-    let (job, announced, mut answer) = relay.announce(&lane, visit);
+    let (forwarded, ahead) = to_forward(request, path, &caller);
+    let (job, queued_request, mut answer) = relay.enqueue(&lane, forwarded);
     let job = job.priority(priority).max_wait(budget).start_within(budget.max(AT_ONCE)).in_time();
     let (leaving, report) = enter(&handle, &lane, job).await?;
     let mut report = std::pin::pin!(report);
@@ -55,14 +55,14 @@ pub(super) async fn forward(
         Ok(answer) = &mut answer => answer,
         () = ahead.left() => return Err(Problem::malformed("the body was cut off")),
         report = &mut report => {
-            // What came at the same moment counts.
+            // A response that came at the same moment counts.
             match answer.try_recv() {
                 Ok(answer) => answer,
                 Err(_) => return Err(missed(&handle, &lane, &*report?).await),
             }
         }
     };
-    drop(announced);
+    drop(queued_request);
     leaving.stay();
     match answer {
         Ok(answer) => Ok(passed_back(answer, arrived.elapsed())),
@@ -70,7 +70,7 @@ pub(super) async fn forward(
     }
 }
 
-/// The lane, and the path below its url as it was written.
+/// The lane, and the path below its `url`, as the client wrote it.
 fn destination(request: &Request<Body>) -> ApiResult<(String, String)> {
     let whole = request.uri().path_and_query().map_or("/", |it| it.as_str());
     let rest = whole.strip_prefix("/to/").unwrap_or_default();
@@ -84,9 +84,9 @@ fn destination(request: &Request<Body>) -> ApiResult<(String, String)> {
     Ok((lane.into_owned(), path))
 }
 
-fn nowhere(error: &AskError, lane: &str) -> Problem {
+fn nowhere(error: &PayloadError, lane: &str) -> Problem {
     match error {
-        AskError::NoUrl(_) => {
+        PayloadError::NoUrl(_) => {
             let detail = format!("no lane named `{}` with a `url` to forward to", shown(lane));
             Problem::new(StatusCode::NOT_FOUND, "unknown_lane", detail).about(lane)
         }
@@ -94,7 +94,7 @@ fn nowhere(error: &AskError, lane: &str) -> Problem {
     }
 }
 
-/// What the request says about its turn.
+/// The priority and the longest wait that the request asks for.
 fn terms(headers: &HeaderMap) -> ApiResult<(Priority, Span)> {
     let text = |name: HeaderName| headers.get(name).and_then(|it| it.to_str().ok());
     let budget = bounded("Paceline-Max-Wait", text(MAX_WAIT), BUDGET, LONGEST_BUDGET)?;
@@ -107,8 +107,8 @@ fn terms(headers: &HeaderMap) -> ApiResult<(Priority, Span)> {
     Ok((priority, budget))
 }
 
-/// The request as it is passed on: without what was meant for us.
-fn visit(request: Request<Body>, path: String, caller: &Caller) -> (Visit, Ahead) {
+/// The request to forward, without the headers that are meant for the daemon.
+fn to_forward(request: Request<Body>, path: String, caller: &Caller) -> (ForwardedRequest, Ahead) {
     let (head, body) = request.into_parts();
     let mut headers: HeaderMap = head.headers;
     for name in [HOST, PRIORITY, MAX_WAIT, TOKEN] {
@@ -123,11 +123,11 @@ fn visit(request: Request<Body>, path: String, caller: &Caller) -> (Visit, Ahead
     } else {
         Upload::Coming(Box::pin(ahead.clone()))
     };
-    (Visit { method: head.method, path, headers, body }, ahead)
+    (ForwardedRequest { method: head.method, path, headers, body }, ahead)
 }
 
-fn passed_back(answer: Relayed, total: Duration) -> Response {
-    let Relayed { status, headers, body, upstream } = answer;
+fn passed_back(answer: RelayedResponse, total: Duration) -> Response {
+    let RelayedResponse { status, headers, body, upstream } = answer;
     let pieces = stream::unfold(body, |mut body| async {
         let piece = body.recv().await?;
         Some((piece, body))
@@ -142,7 +142,7 @@ fn passed_back(answer: Relayed, total: Duration) -> Response {
     response
 }
 
-fn broken_off(broken: &Broken, lane: &str) -> Problem {
+fn broken_off(broken: &UpstreamError, lane: &str) -> Problem {
     let (status, reason) = if broken.timed_out {
         (StatusCode::GATEWAY_TIMEOUT, "timeout")
     } else {

@@ -1,4 +1,4 @@
-//! The worker of the kind `relay`: one request on, its answer back, both as streams.
+//! The worker of the kind `relay`: forwards one request and its response, both as streams.
 
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use url::Url;
 
-use super::visit::{Broken, Payload, Relay, Relayed, Reply, Visit};
+use super::queued::{ForwardedRequest, Payload, Relay, RelayedResponse, Reply, UpstreamError};
 use crate::http::announced::{announced, retry_after};
 use crate::http::{Client, Exchange, HttpError, NotSent, Refusal, Upload, announcing, refusal};
-use crate::request::{Ask, Destination};
+use crate::request::{Destination, RequestPayload};
 
-/// Pieces of an answer on their way to a caller who reads slowly.
+/// Pieces of a response that are buffered for a slow client.
 const MOST_AHEAD: usize = 4;
-/// How long a caller may take for one piece, and a service for the next.
+/// The time limit for the client to read one piece, and for the upstream to send the next.
 const STALLED: Duration = Duration::from_mins(1);
-/// How long an answer may take to begin where the lane does not say.
+/// The time until a response must begin, unless the lane's configuration says otherwise.
 const FIRST_BYTE: Duration = Duration::from_mins(1);
-/// No stream goes on for longer.
+/// The longest stream.
 const LONGEST: Duration = Duration::from_hours(24);
 
 /// Headers that belong to one connection and are not passed on (RFC 9110, 7.6.1).
@@ -38,11 +38,11 @@ const OF_THE_CONNECTION: [&str; 9] = [
     "upgrade",
 ];
 
-/// Forwards visits.
+/// Forwards requests.
 pub(super) struct RelayWorker(Relay);
 
 impl RelayWorker {
-    /// A worker for the visits of this relay.
+    /// A worker for the requests of this relay.
     pub(super) fn new(relay: Relay) -> RelayWorker {
         RelayWorker(relay)
     }
@@ -50,11 +50,11 @@ impl RelayWorker {
 
 impl Worker for RelayWorker {
     async fn run(&self, call: Call) -> Work {
-        let Payload { visit: number, .. } = call.payload()?;
-        let Some((visit, reply)) = self.0.take(number) else {
+        let Payload { request: number, .. } = call.payload()?;
+        let Some((forwarded, reply)) = self.0.take(number) else {
             return Err(gone("its caller has disconnected"));
         };
-        self.forward(&call, number, visit, reply).await
+        self.forward(&call, number, forwarded, reply).await
     }
 
     fn sends_itself(&self) -> bool {
@@ -74,14 +74,21 @@ impl Worker for RelayWorker {
     }
 }
 
-/// A failure that says nothing about the service.
+/// A failure that says nothing about the upstream.
 fn gone(why: &str) -> Failed {
     Failed::lost(Failure::permanent("gone").because(why))
 }
 
 impl RelayWorker {
-    async fn forward(&self, call: &Call, number: u64, visit: Visit, mut reply: Reply) -> Work {
-        let ask = Ask { path: Some(visit.path.clone()), ..Ask::default() };
+    async fn forward(
+        &self,
+        call: &Call,
+        number: u64,
+        forwarded: ForwardedRequest,
+        mut reply: Reply,
+    ) -> Work {
+        let ask =
+            RequestPayload { path: Some(forwarded.path.clone()), ..RequestPayload::default() };
         let destination = match self.0.http.endpoints().destination(call.lane(), &ask) {
             Ok(destination) => destination,
             Err(error) => return Err(Failed::of(error.into())),
@@ -94,16 +101,16 @@ impl RelayWorker {
         let attempt = match begun {
             Ok(attempt) => attempt,
             Err(NotSent::Late(late)) => {
-                // Nothing was sent: it waits for its next turn.
-                self.0.put_back(number, visit, reply);
+                // Nothing was sent: the request waits for its next turn.
+                self.0.put_back(number, forwarded, reply);
                 return Err(late.into());
             }
             Err(NotSent::Failed(error)) => return broken(reply, &error),
         };
         let began = Instant::now();
         let exchange = async {
-            let request =
-                request(visit, &destination, client).ok_or_else(|| not_a_request(&destination))?;
+            let request = request(forwarded, &destination, client)
+                .ok_or_else(|| not_a_request(&destination))?;
             let first_byte = destination.timeout.unwrap_or(FIRST_BYTE);
             let too_late = |_| Err(HttpError::Timeout("waiting for a response", first_byte));
             tokio::time::timeout(first_byte, attempt.send(request)).await.unwrap_or_else(too_late)
@@ -123,16 +130,16 @@ impl RelayWorker {
     }
 }
 
-/// Tells the caller that there is no response, and the engine that the lane has failed.
+/// Reports the error to the client, and a failure of the lane to the engine.
 fn broken(reply: Reply, error: &HttpError) -> Work {
     let timed_out = matches!(error, HttpError::Timeout(..));
-    let _ = reply.send(Err(Broken { timed_out, message: error.to_string() }));
+    let _ = reply.send(Err(UpstreamError { timed_out, message: error.to_string() }));
     Outcome::failed(error.failure())
 }
 
 impl RelayWorker {
-    /// Where the service sends its caller on: through us again, if that is below the lane's url, so
-    /// that the limits of the lane are kept there too; else to a whole address.
+    /// Rewrites the `Location` of a redirect. Below the lane's `url` it leads through the relay again, so
+    /// that the limits of the lane hold for it too; otherwise it becomes an absolute URL.
     fn lead_back(&self, headers: &mut HeaderMap, lane: &str, asked: &Url) {
         for name in [LOCATION, CONTENT_LOCATION] {
             let to = headers.get(&name).and_then(|to| to.to_str().ok());
@@ -153,15 +160,19 @@ fn not_a_request(destination: &Destination) -> HttpError {
     HttpError::NotHttp(destination.url.path().to_string())
 }
 
-fn request(visit: Visit, destination: &Destination, client: &Client) -> Option<Request<Upload>> {
-    let Visit { method, mut headers, body, .. } = visit;
+fn request(
+    forwarded: ForwardedRequest,
+    destination: &Destination,
+    client: &Client,
+) -> Option<Request<Upload>> {
+    let ForwardedRequest { method, mut headers, body, .. } = forwarded;
     strip(&mut headers);
-    // It names the daemon.
+    // The client's `Host` names the daemon.
     headers.remove(HOST);
     destination.request(client, method, headers, body)
 }
 
-/// Takes away what belongs to one connection, be it because `Connection` says so.
+/// Removes the headers that belong to one connection, including those that `Connection` lists.
 pub(super) fn strip(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all("connection")
@@ -176,11 +187,11 @@ pub(super) fn strip(headers: &mut HeaderMap) {
     for name in OF_THE_CONNECTION {
         headers.remove(name);
     }
-    // Of a body that still comes, the client says itself how long it is.
+    // The HTTP client sets the length of a streamed body itself.
     headers.remove("content-length");
 }
 
-/// The answer, head first, then piece by piece as fast as its caller reads.
+/// Passes the response back: the head first, then piece by piece as fast as the client reads.
 async fn pass_back(
     call: &Call,
     client: &Client,
@@ -192,7 +203,7 @@ async fn pass_back(
     let (status, mut headers) = (exchange.status, std::mem::take(&mut exchange.headers));
     if status.is_informational() {
         let message = format!("unexpected status {status} (protocol upgrade)");
-        let _ = reply.send(Err(Broken { timed_out: false, message: message.clone() }));
+        let _ = reply.send(Err(UpstreamError { timed_out: false, message: message.clone() }));
         return Outcome::failed(Failure::permanent("protocol").because(&message));
     }
     let said = announced(&headers, call.wall());
@@ -203,7 +214,7 @@ async fn pass_back(
         headers.insert("content-length", length);
     }
     let (pieces, body) = mpsc::channel(MOST_AHEAD);
-    if reply.send(Ok(Relayed { status, headers, body, upstream })).is_err() {
+    if reply.send(Ok(RelayedResponse { status, headers, body, upstream })).is_err() {
         return Err(gone("its caller has disconnected"));
     }
     loop {
@@ -213,7 +224,7 @@ async fn pass_back(
             Ok(Some(piece)) => Ok(piece),
             Ok(None) => break client.finish(url, exchange).await,
             Err(error) => {
-                let broken = Broken { timed_out: false, message: error.to_string() };
+                let broken = UpstreamError { timed_out: false, message: error.to_string() };
                 let _ = pieces.send(Err(broken)).await;
                 return Outcome::failed(error.failure());
             }
@@ -226,11 +237,11 @@ async fn pass_back(
     announcing(verdict(status, wait), said)
 }
 
-/// What a status says about the lane; the call is over either way.
+/// The meaning of a status for the lane. The call is over in any case.
 fn verdict(status: StatusCode, wait: Option<Duration>) -> Work {
     if status.is_client_error() || status.is_server_error() {
         return match refusal(status, wait) {
-            // Its caller has the response: there is nothing to send again.
+            // The client has the response: there is nothing to retry.
             Refusal::Throttled(wait) => Outcome::refused(wait),
             refused @ Refusal::Failed(..) => refused.into_work(),
         };

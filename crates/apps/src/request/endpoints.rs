@@ -1,4 +1,4 @@
-//! Lanes as endpoints: where each one's service is, and what its requests are told.
+//! Endpoints: the address, the headers and the limits of each lane's upstream.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,23 +10,23 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{Method, Request};
 use url::Url;
 
-use super::ask::{Ask, AskError, Target};
+use super::payload::{PayloadError, RequestPayload, Target};
 use crate::http::{AGENT, Client, Origin, Reach, Upload};
 
-/// Where a lane's service is.
+/// The upstream of a lane.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Its address; paths are below it.
+    /// The base URL; paths are below it.
     pub url: Option<Url>,
-    /// What its requests are told beside their own headers. Secrets, mostly.
+    /// Headers that are added to every request, mostly secrets.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Whether it may be in a private network though its url is a name.
+    /// Whether a `url` with a host name may resolve to a private address.
     pub private: bool,
-    /// How long one of its answers may take to begin.
+    /// The time until a response must begin.
     pub timeout: Option<Duration>,
 }
 
-/// Secrets are not for logs.
+/// Without the header values, which are secrets.
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
@@ -38,11 +38,11 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// All lanes and templates by name, as they are now: a reload changes them under a running engine.
+/// The endpoints of lanes and templates, by name. A reload replaces them while the engine runs.
 #[derive(Clone, Debug, Default)]
 pub struct Endpoints(Arc<RwLock<BTreeMap<String, Endpoint>>>);
 
-/// Destination a request goes to.
+/// The destination of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Destination {
     pub(crate) url: Url,
@@ -52,9 +52,9 @@ pub(crate) struct Destination {
 }
 
 impl Destination {
-    /// A request to this address; `None` if HTTP cannot express it.
+    /// A request to this destination; `None` if HTTP cannot express its URL.
     ///
-    /// What the lane says comes last: no caller overrides a configured secret.
+    /// The lane's headers are applied last, so that no caller overrides a configured secret.
     pub(crate) fn request(
         &self,
         client: &Client,
@@ -72,12 +72,12 @@ impl Destination {
 }
 
 impl Endpoints {
-    /// Where these are from now on; the others stay where they are, since work may wait for them.
+    /// Replaces these endpoints. Others keep theirs, since jobs may wait for them.
     pub fn add(&self, endpoints: BTreeMap<String, Endpoint>) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).extend(endpoints);
     }
 
-    /// The place of a lane: its own, or that of the template with the longest name.
+    /// The endpoint of a lane: its own, or that of the template with the longest name.
     pub fn of(&self, lane: &str) -> Option<Endpoint> {
         let endpoints = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(endpoint) = endpoints.get(lane) {
@@ -90,7 +90,7 @@ impl Endpoints {
         fitting.max_by_key(|(prefix, _)| prefix.len()).map(|(_, endpoint)| endpoint.clone())
     }
 
-    /// The lane on which a server is asked: one whose url it is, else its own `host:` lane.
+    /// The lane for a server: one whose `url` names it, else its `host:` lane.
     pub(super) fn lane_of(&self, origin: &Origin) -> Option<String> {
         let endpoints = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let is_there = |endpoint: &Endpoint| {
@@ -106,17 +106,17 @@ impl Endpoints {
         self.of(&lane).is_some_and(|endpoint| endpoint.url.is_none()).then_some(lane)
     }
 
-    /// Says what is wrong with a request on a lane, without I/O: for use before it is accepted.
-    pub fn check(&self, lane: &str, ask: &Ask) -> Result<(), AskError> {
+    /// Checks a request on a lane without I/O, before a job is accepted.
+    pub fn check(&self, lane: &str, ask: &RequestPayload) -> Result<(), PayloadError> {
         self.destination(lane, ask).map(drop)
     }
 
-    /// Whether an address is below the url of a lane, if that has one.
+    /// Returns `true` if the URL is below that of the lane, or the lane has none.
     pub(super) fn takes(&self, lane: &str, url: &Url) -> bool {
         self.of(lane).and_then(|endpoint| endpoint.url).is_none_or(|base| is_below(&base, url))
     }
 
-    /// The part of an address that is below the url of a lane, with its query, if it is.
+    /// The part of a URL below that of a lane, with its query; `None` if it is not below.
     pub(crate) fn part_below(&self, lane: &str, url: &Url) -> Option<String> {
         let base = self.of(lane)?.url?;
         if Origin::of(url) != Origin::of(&base) || !is_below(&base, url) {
@@ -126,31 +126,35 @@ impl Endpoints {
         Some(url[url::Position::BeforePath..][folder..].to_string())
     }
 
-    /// Whether a lane may lead into a private network.
+    /// Returns `true` if requests on the lane may reach a private network.
     pub(super) fn is_private(&self, lane: &str) -> bool {
         let endpoint = self.of(lane).unwrap_or_default();
         endpoint.private || endpoint.url.as_ref().is_some_and(says_private)
     }
 
-    /// Destination this request on this lane goes to, if it may.
-    pub(crate) fn destination(&self, lane: &str, ask: &Ask) -> Result<Destination, AskError> {
+    /// The destination of a request on a lane, if it is allowed.
+    pub(crate) fn destination(
+        &self,
+        lane: &str,
+        ask: &RequestPayload,
+    ) -> Result<Destination, PayloadError> {
         let endpoint = self.of(lane).unwrap_or_default();
         let url = match (ask.target()?, &endpoint.url) {
             (Target::Path(path), Some(base)) => below(base, path)?,
-            (Target::Path(_), None) => return Err(AskError::NoUrl(lane.to_string())),
+            (Target::Path(_), None) => return Err(PayloadError::NoUrl(lane.to_string())),
             (Target::Url(url), base) => {
                 let url = address(url)?;
-                let origin = Origin::of(&url).ok_or(AskError::Url)?;
+                let origin = Origin::of(&url).ok_or(PayloadError::Url)?;
                 match base {
                     Some(base) if Origin::of(base).as_ref() != Some(&origin) => {
-                        return Err(AskError::Elsewhere("url"));
+                        return Err(PayloadError::Elsewhere("url"));
                     }
-                    // A server may send us elsewhere on itself; callers may not.
+                    // A redirect may lead elsewhere on the same server; a caller's request may not.
                     Some(base) if ask.hops == 0 && !is_below(base, &url) => {
-                        return Err(AskError::Elsewhere("url"));
+                        return Err(PayloadError::Elsewhere("url"));
                     }
                     None if lane.starts_with("host:") && origin.lane() != lane => {
-                        return Err(AskError::OtherLane(lane.to_string(), origin.lane()));
+                        return Err(PayloadError::OtherLane(lane.to_string(), origin.lane()));
                     }
                     _ => url,
                 }
@@ -162,28 +166,28 @@ impl Endpoints {
     }
 }
 
-fn address(text: &str) -> Result<Url, AskError> {
-    let url = Url::parse(text).map_err(|_| AskError::Url)?;
+fn address(text: &str) -> Result<Url, PayloadError> {
+    let url = Url::parse(text).map_err(|_| PayloadError::Url)?;
     let plain = url.username().is_empty() && url.password().is_none();
-    if plain && Origin::of(&url).is_some() { Ok(url) } else { Err(AskError::Url) }
+    if plain && Origin::of(&url).is_some() { Ok(url) } else { Err(PayloadError::Url) }
 }
 
-/// A path below an address, and nowhere else: neither beside it nor at another server.
-fn below(base: &Url, path: &str) -> Result<Url, AskError> {
+/// Joins a path to a base URL. The result is always below the base.
+fn below(base: &Url, path: &str) -> Result<Url, PayloadError> {
     let mut whole = base.clone();
     whole.set_query(None);
     whole.set_fragment(None);
     let text = format!("{}{path}", whole.as_str().trim_end_matches('/'));
-    let url = Url::parse(&text).map_err(|_| AskError::Path)?;
+    let url = Url::parse(&text).map_err(|_| PayloadError::Path)?;
     if is_below(base, &url) && Origin::of(&url) == Origin::of(base) {
         Ok(url)
     } else {
-        Err(AskError::Elsewhere("path"))
+        Err(PayloadError::Elsewhere("path"))
     }
 }
 
-/// Whether the path of an address is below that of another. An encoded slash behind dots may be read
-/// as a way out by the server.
+/// Returns `true` if the path of a URL is below that of another. A server may decode an encoded slash
+/// after dots, so that is refused as a way out.
 fn is_below(base: &Url, url: &Url) -> bool {
     let folder = base.path().trim_end_matches('/');
     let rest = url.path().strip_prefix(folder).filter(|rest| rest.starts_with('/'));
@@ -196,7 +200,7 @@ fn is_below(base: &Url, url: &Url) -> bool {
     rest.is_some_and(|rest| !way_out(rest))
 }
 
-/// Whether an address is plainly one of this machine or this network.
+/// Returns `true` if a URL names this machine or a private address directly.
 fn says_private(url: &Url) -> bool {
     let Some(origin) = Origin::of(url) else { return false };
     match origin.bare_host().parse::<IpAddr>() {
@@ -221,16 +225,16 @@ mod tests {
         endpoints
     }
 
-    fn path(path: &str) -> Ask {
-        Ask { path: Some(path.to_string()), ..Ask::default() }
+    fn path(path: &str) -> RequestPayload {
+        RequestPayload { path: Some(path.to_string()), ..RequestPayload::default() }
     }
 
-    fn url(url: &str) -> Ask {
-        Ask { url: Some(url.to_string()), ..Ask::default() }
+    fn url(url: &str) -> RequestPayload {
+        RequestPayload { url: Some(url.to_string()), ..RequestPayload::default() }
     }
 
     #[track_caller]
-    fn check(lane: &str, ask: &Ask, expected: &str) {
+    fn check(lane: &str, ask: &RequestPayload, expected: &str) {
         let endpoints = endpoints(&[
             ("shop", Some("https://api.example.org/v1/")),
             ("near", Some("http://127.0.0.1:8080")),

@@ -1,41 +1,41 @@
-//! What an answer means: conclusive, empty or failed.
+//! The meaning of a response: conclusive, empty or failed.
 
 use hyper::StatusCode;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Which answers mean what. Of several that fit, `failed` comes before `empty`, and both before
-/// `conclusive`. What nothing fits means what its status usually does.
+/// The meaning of responses. If several lists match, `failed` goes before `empty`, and both before
+/// `conclusive`. If none matches, the status decides as usual.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expect {
-    /// These settle the question; other answers of 2xx and 3xx are then inconclusive.
+    /// Conclusive responses. Other responses of 2xx and 3xx are then inconclusive.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conclusive: Vec<Sign>,
-    /// These say that there is nothing. Usually: 404 and 410.
+    /// Empty responses. Default: 404 and 410.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub empty: Vec<Sign>,
-    /// These are failures, whatever their status.
+    /// Failures, whatever their status.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<Sign>,
 }
 
-/// What an answer is known by.
+/// A test of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sign {
-    /// A status, or a hundred of them.
+    /// A range of statuses.
     Status(Statuses),
-    /// Words in its body.
+    /// A text in the body.
     Contains(String),
 }
 
-/// From the one to the other, both included.
+/// The first and the last status, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Statuses {
     first: u16,
     last: u16,
 }
 
-/// What an answer comes to.
+/// The meaning of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
     Conclusive,
@@ -49,7 +49,7 @@ impl Expect {
         *self == Expect::default()
     }
 
-    /// What this answer means.
+    /// The meaning of this response.
     pub(super) fn meaning(&self, status: StatusCode, body: &[u8]) -> Meaning {
         let fits = |signs: &[Sign]| signs.iter().any(|sign| sign.fits(status, body));
         let good = status.is_success() || status.is_redirection();
@@ -70,7 +70,7 @@ impl Expect {
 }
 
 impl Sign {
-    /// All statuses of one hundred, such as 4 for `4xx`.
+    /// All statuses of a class, such as 4 for `4xx`.
     pub fn hundred(hundred: u16) -> Sign {
         Sign::Status(Statuses { first: hundred * 100, last: hundred * 100 + 99 })
     }
@@ -108,7 +108,7 @@ impl<'de> Deserialize<'de> for Sign {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Sign, D::Error> {
         let wrong = || {
             let what =
-                "expected a status like 404, a hundred like \"4xx\", or {\"contains\": \"words\"}";
+                "expected a status like 404, a class like \"4xx\", or {\"contains\": \"words\"}";
             serde::de::Error::custom(what)
         };
         match Written::deserialize(deserializer).map_err(|_| wrong())? {

@@ -1,30 +1,30 @@
-//! An answer as data: what an `http` call is worth.
+//! A response as data: the value of an `http` call.
 
 use data_encoding::BASE64;
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HeaderName, SET_COOKIE};
 use serde_json::{Map, Value, json};
 
-/// How much of a body is kept.
+/// Bytes of a body that are kept.
 pub(super) const LONGEST_BODY: usize = 512 << 10;
-/// How much of the headers is kept.
+/// Bytes of the headers that are kept.
 const LONGEST_HEADERS: usize = 32 << 10;
-/// A text that takes more room than this as JSON is kept as base64.
+/// A text that is longer than this as JSON is kept as base64.
 const LONGEST_TEXT: usize = 720 << 10;
 
-/// Headers that are kept from readers of reports.
+/// Headers that reports leave out, since they may hold secrets.
 const KEPT_BACK: [HeaderName; 2] = [AUTHORIZATION, SET_COOKIE];
 
-/// The body of an answer as far as it is kept.
+/// The part of a response's body that is kept.
 #[derive(Debug, Default)]
 pub(super) struct Body {
     pub(super) bytes: Vec<u8>,
-    /// There was more.
+    /// Whether the rest was cut off.
     pub(super) cut: bool,
 }
 
 impl Body {
-    /// Takes a piece; says whether there is room for more.
+    /// Appends a piece. Returns `true` if there is room for more.
     pub(super) fn take(&mut self, piece: &[u8]) -> bool {
         let room = LONGEST_BODY - self.bytes.len();
         self.bytes.extend_from_slice(&piece[..piece.len().min(room)]);
@@ -33,7 +33,7 @@ impl Body {
     }
 }
 
-/// The answer as a value: status, headers, and its body as text, else as base64.
+/// The response as a value: status, headers, and the body as text or, if that fails, as base64.
 pub(super) fn value(status: u16, headers: &HeaderMap, body: &Body) -> Value {
     let mut value = json!({ "status": status, "headers": kept(headers) });
     let text = std::str::from_utf8(&body.bytes).ok();
@@ -51,7 +51,7 @@ pub(super) fn value(status: u16, headers: &HeaderMap, body: &Body) -> Value {
     value
 }
 
-/// Headers by name; one that comes several times is a list.
+/// The headers by name. A repeated header becomes a list.
 fn kept(headers: &HeaderMap) -> Map<String, Value> {
     let mut kept = Map::new();
     let mut room = LONGEST_HEADERS;

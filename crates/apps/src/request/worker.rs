@@ -1,4 +1,4 @@
-//! The worker of the kind `http`: one request, and what its answer means.
+//! The worker of the kind `http`: makes one request and interprets its response.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use paceline::{Call, Failed, Failure, Outcome, Work, Worker};
 use serde_json::value::{RawValue, to_raw_value};
 use url::Url;
 
-use super::ask::{Ask, AskError, Redirects};
 use super::endpoints::{Destination, Endpoints};
 use super::expect::Meaning;
+use super::payload::{PayloadError, Redirects, RequestPayload};
 use super::value::{Body, value};
 use crate::http::announced::{announced, retry_after};
 use crate::http::proxy::Proxies;
@@ -20,25 +20,25 @@ use crate::http::{
     announcing, is_redirect, led_to, refusal,
 };
 
-/// Redirects that are followed one after another.
+/// Redirects that are followed in a row.
 const MOST_HOPS: u8 = 10;
-/// Headers of a caller that a redirect takes along to another server.
-const FOR_ANYBODY: [&str; 4] = ["accept", "accept-language", "content-type", "user-agent"];
+/// Headers of a caller that a redirect to another server keeps.
+const PUBLIC_HEADERS: [&str; 4] = ["accept", "accept-language", "content-type", "user-agent"];
 
-/// Makes requests that payloads describe. Clones share their connections.
+/// Makes the requests that payloads describe. Clones share their connections.
 #[derive(Clone)]
 pub struct HttpWorker {
     endpoints: Endpoints,
-    /// For lanes whose own url says that they are near.
+    /// For lanes whose `url` allows private addresses.
     near: Arc<Client>,
-    /// For all others.
+    /// For all other lanes.
     public: Arc<Client>,
 }
 
 impl HttpWorker {
     /// A worker for lanes at these endpoints, through these proxies.
     pub fn new(endpoints: Endpoints, proxies: &Proxies) -> HttpWorker {
-        // How long an answer may take is the lane's to say.
+        // The lane's endpoint sets the time limit of a response.
         let patience = Patience {
             connect: Duration::from_secs(10),
             first_byte: Duration::from_hours(24),
@@ -48,12 +48,13 @@ impl HttpWorker {
         HttpWorker { endpoints, near: client(Reach::Everywhere), public: client(Reach::Public) }
     }
 
-    /// What is wrong with a payload on a lane, before anything is asked. Whether there is such a
-    /// lane is not for this to say.
-    pub fn check(&self, payload: &[u8], lane: &str) -> Result<(), AskError> {
-        let ask = Ask::read(payload)?;
+    /// Validates a payload on a lane. Does not check that the lane exists.
+    pub fn check(&self, payload: &[u8], lane: &str) -> Result<(), PayloadError> {
+        let ask = RequestPayload::read(payload)?;
         if ask.hops > 0 {
-            return Err(AskError::Form("`hops` is set by the worker, not by callers".to_string()));
+            return Err(PayloadError::Form(
+                "`hops` is set by the worker, not by callers".to_string(),
+            ));
         }
         if self.endpoints.of(lane).is_none() {
             return Ok(());
@@ -62,7 +63,7 @@ impl HttpWorker {
         request(self.client(destination.reach), &ask, &destination).map(drop)
     }
 
-    /// Where lanes are.
+    /// The endpoints of lanes.
     pub(crate) fn endpoints(&self) -> &Endpoints {
         &self.endpoints
     }
@@ -75,15 +76,15 @@ impl HttpWorker {
     }
 }
 
-impl From<AskError> for Failure {
-    fn from(error: AskError) -> Failure {
+impl From<PayloadError> for Failure {
+    fn from(error: PayloadError) -> Failure {
         Failure::permanent("payload").because(&error.to_string())
     }
 }
 
 impl Worker for HttpWorker {
     async fn run(&self, call: Call) -> Work {
-        let ask = Ask::read(call.payload_bytes()).map_err(wrong)?;
+        let ask = RequestPayload::read(call.payload_bytes()).map_err(wrong)?;
         self.ask(&call, &ask, &|next| to_raw_value(next)).await
     }
 
@@ -92,14 +93,15 @@ impl Worker for HttpWorker {
     }
 }
 
-fn wrong(error: AskError) -> Failed {
+fn wrong(error: PayloadError) -> Failed {
     Failed::of(error.into())
 }
 
-/// The payload that carries a question on to another server.
-pub(crate) type Carry<'a> = &'a (dyn Fn(&Ask) -> serde_json::Result<Box<RawValue>> + Sync);
+/// The payload of the call that follows a redirect.
+pub(crate) type Carry<'a> =
+    &'a (dyn Fn(&RequestPayload) -> serde_json::Result<Box<RawValue>> + Sync);
 
-/// What came back.
+/// A response.
 struct Response {
     status: StatusCode,
     headers: HeaderMap,
@@ -112,7 +114,7 @@ async fn read(client: &Client, url: &Url, mut exchange: Exchange) -> Result<Resp
     loop {
         match client.piece(url, &mut exchange).await? {
             None => break client.finish(url, exchange).await,
-            // The rest is cut off with the connection.
+            // The rest is dropped with the connection.
             Some(piece) if !body.take(&piece) => break,
             Some(_) => {}
         }
@@ -122,16 +124,16 @@ async fn read(client: &Client, url: &Url, mut exchange: Exchange) -> Result<Resp
 
 fn request(
     client: &Client,
-    ask: &Ask,
+    ask: &RequestPayload,
     destination: &Destination,
-) -> Result<Request<Upload>, AskError> {
+) -> Result<Request<Upload>, PayloadError> {
     let request = destination.request(client, ask.method()?, ask.headers()?, ask.body()?);
-    request.ok_or(AskError::Url)
+    request.ok_or(PayloadError::Url)
 }
 
 impl HttpWorker {
-    /// Makes one request on behalf of a call.
-    pub(crate) async fn ask(&self, call: &Call, ask: &Ask, carry: Carry<'_>) -> Work {
+    /// Makes one request for a call.
+    pub(crate) async fn ask(&self, call: &Call, ask: &RequestPayload, carry: Carry<'_>) -> Work {
         let destination = self.endpoints.destination(call.lane(), ask).map_err(wrong)?;
         let client = self.client(destination.reach);
         let request = request(client, ask, &destination).map_err(wrong)?;
@@ -146,11 +148,11 @@ impl HttpWorker {
         }
     }
 
-    /// What an answer comes to.
+    /// The outcome of a response.
     fn judge(
         &self,
         call: &Call,
-        (ask, carry): (&Ask, Carry<'_>),
+        (ask, carry): (&RequestPayload, Carry<'_>),
         destination: &Destination,
         response: Response,
     ) -> Work {
@@ -182,15 +184,15 @@ impl HttpWorker {
         announcing(work, said)
     }
 
-    /// The same question where the server sends it, on the lane of that server (J7).
+    /// Follows a redirect: the same request, on the lane of the server that it names (J7).
     fn next(
         &self,
         call: &Call,
-        ask: &Ask,
+        ask: &RequestPayload,
         destination: &Destination,
         status: StatusCode,
         url: &Url,
-    ) -> Result<(String, Ask), Failure> {
+    ) -> Result<(String, RequestPayload), Failure> {
         let fail = |message: String| Err(not_followed(&message));
         let origin = Origin::of(url).expect("a redirect is followed to http and https only");
         // A login of the lane's url stays with the lane: payloads are stored, and hold no secrets.
@@ -206,15 +208,19 @@ impl HttpWorker {
         let Some(lane) = lane else {
             return fail(format!("it leads to {origin}, which no lane's `url` covers"));
         };
-        // What a server says must not turn our secrets against others.
+        // A redirect must not make the daemon send a lane's secrets to a target of the server's choice.
         let from_afar = destination.reach == Reach::Public && self.endpoints.is_private(&lane);
         if !home && (from_afar || !self.endpoints.takes(&lane, url)) {
             return fail(format!(
                 "it leads to {origin}, and redirects from other servers to it are not followed"
             ));
         }
-        let mut next =
-            Ask { hops: ask.hops + 1, path: None, url: Some(url.to_string()), ..ask.clone() };
+        let mut next = RequestPayload {
+            hops: ask.hops + 1,
+            path: None,
+            url: Some(url.to_string()),
+            ..ask.clone()
+        };
         let method = ask.method().unwrap_or_default();
         let asks_anew = status == StatusCode::SEE_OTHER
             || (method == Method::POST && matches!(status.as_u16(), 301 | 302));
@@ -222,9 +228,9 @@ impl HttpWorker {
             (next.method, next.body, next.body_base64) = (None, None, None);
         }
         if !home {
-            // What was meant for one server is not for another.
+            // Other headers were meant for the first server only.
             next.headers
-                .retain(|name, _| FOR_ANYBODY.iter().any(|it| name.eq_ignore_ascii_case(it)));
+                .retain(|name, _| PUBLIC_HEADERS.iter().any(|it| name.eq_ignore_ascii_case(it)));
         }
         Ok((lane, next))
     }
@@ -234,7 +240,7 @@ fn not_followed(why: &str) -> Failure {
     Failure::permanent("redirect").because(why)
 }
 
-/// The address that a response leads to, if it is a redirect with one.
+/// The URL of a redirect, if the response is one.
 fn redirected(
     destination: &Destination,
     status: StatusCode,
@@ -244,7 +250,7 @@ fn redirected(
     (to != Err(RedirectError::Nowhere)).then_some(to)
 }
 
-/// A failure by its status, or by what the caller expects of a good one.
+/// A failure by status, or by the caller's `expect`.
 fn failed(status: StatusCode, refused: Refusal) -> Work {
     if status.is_success() || status.is_redirection() {
         let message = format!("unexpected status {}", status.as_u16());

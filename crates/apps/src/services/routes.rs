@@ -1,4 +1,4 @@
-//! Services and rosters: how they are doing, run now, marked as never run.
+//! Services and rosters: show, run and reset.
 
 use std::sync::Arc;
 
@@ -32,53 +32,53 @@ pub(super) fn routes() -> OpenApiRouter<Handle> {
         .routes(routes!(show_roster))
 }
 
-/// Work that comes again.
+/// A service: work that comes again.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Service)]
 pub(super) struct ServiceShown {
     #[schema(value_type = String)]
     name: Arc<str>,
-    /// The lane that paces it; nothing if it is no longer configured.
+    /// The lane that paces it; `null` if the service is no longer configured.
     #[schema(value_type = Option<String>)]
     lane: Option<Arc<str>>,
     /// The job that runs it now.
     running: Option<u64>,
-    /// When a roster will run it.
+    /// When a roster will run it next.
     next_at: Option<String>,
-    /// How long until then.
+    /// The time until then, in milliseconds.
     left_ms: Option<u64>,
     /// When it last succeeded.
     last_at: Option<String>,
-    /// How long ago that is.
+    /// The time since then, in milliseconds.
     passed_ms: Option<u64>,
-    /// When its last run was over.
+    /// When its last run ended.
     ended_at: Option<String>,
-    /// What that came to.
+    /// The state in which its last run ended.
     #[schema(value_type = Option<StateWord>)]
     result: Option<JobState>,
     #[schema(value_type = Option<String>)]
     why: Option<Arc<str>>,
 }
 
-/// A list of services that are run in turn.
+/// A roster: a list of services that are run in turn.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Roster)]
 pub(super) struct RosterShown {
     #[schema(value_type = String)]
     name: Arc<str>,
-    /// When it looks for due services next.
+    /// When it checks for due services next.
     check_at: Option<String>,
-    /// What it runs now.
+    /// The service that it runs now.
     #[schema(value_type = Option<String>)]
     current: Option<Arc<str>>,
-    /// What its cycle has left to look at.
+    /// The services that its cycle has not reached yet.
     #[schema(value_type = Vec<String>)]
     remaining: Vec<Arc<str>>,
     completed: usize,
     results: Vec<RunShown>,
 }
 
-/// What a service of the cycle came to.
+/// The result of a service in a cycle.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct RunShown {
     #[schema(value_type = String)]
@@ -153,7 +153,7 @@ fn no_service(name: &str) -> Problem {
     Problem::new(StatusCode::NOT_FOUND, "unknown_service", detail)
 }
 
-/// How all services are doing, by name.
+/// Lists all services, by name.
 #[utoipa::path(
     get, path = "/services", tag = "services",
     responses((status = 200, description = "All services", body = Services)),
@@ -162,10 +162,10 @@ pub(super) async fn list(State(handle): State<Handle>) -> ApiResult<Json<Service
     Ok(Json(Services { services: all(&handle).await? }))
 }
 
-/// How one service is doing.
+/// Shows one service.
 #[utoipa::path(
     get, path = "/services/{name}", tag = "services",
-    params(("name" = String, Path, description = "Its name")),
+    params(("name" = String, Path, description = "The service's name")),
     responses(
         (status = 200, description = "The service", body = ServiceShown),
         (status = 404, description = "No such service", body = Problem),
@@ -178,13 +178,13 @@ pub(super) async fn show(
     Ok(Json(one(&handle, &name).await?))
 }
 
-/// What the last run of a service said: the last 64 KiB of it.
+/// Shows the output of the last run of a service: the last 64 KiB of it.
 #[utoipa::path(
     get, path = "/services/{name}/output", tag = "services",
-    params(("name" = String, Path, description = "Its name")),
+    params(("name" = String, Path, description = "The service's name")),
     responses(
-        (status = 200, description = "Its output, in any bytes", body = String, content_type = "application/octet-stream"),
-        (status = 404, description = "No such service, or it has not said anything", body = Problem),
+        (status = 200, description = "The output, as bytes", body = String, content_type = "application/octet-stream"),
+        (status = 404, description = "No such service, or it has no output yet", body = Problem),
     ),
 )]
 pub(super) async fn output(
@@ -199,14 +199,14 @@ pub(super) async fn output(
     Ok(([(CONTENT_TYPE, "application/octet-stream")], said.to_vec()).into_response())
 }
 
-/// Runs a service now, whatever its timing; one that runs already is joined.
+/// Runs a service now, whether or not it is due. If it is running already, the request joins that run.
 #[utoipa::path(
     post, path = "/services/{name}/run", tag = "services",
-    params(("name" = String, Path, description = "Its name")),
+    params(("name" = String, Path, description = "The service's name")),
     responses(
         (status = 202, description = "The job that runs it", body = Admitted),
         (status = 404, description = "No such service", body = Problem),
-        (status = 422, description = "It can never run as it is", body = Problem),
+        (status = 422, description = "The service cannot run: its job is invalid", body = Problem),
     ),
 )]
 pub(super) async fn run(
@@ -219,10 +219,10 @@ pub(super) async fn run(
     Ok((StatusCode::ACCEPTED, Json(admitted)).into_response())
 }
 
-/// Marks a service as never run: it is due at the next check.
+/// Marks a service as never run, so that it is due at the next check.
 #[utoipa::path(
     post, path = "/services/{name}/reset", tag = "services",
-    params(("name" = String, Path, description = "Its name")),
+    params(("name" = String, Path, description = "The service's name")),
     responses(
         (status = 200, description = "The service as it is now", body = ServiceShown),
         (status = 404, description = "No such service", body = Problem),
@@ -239,7 +239,7 @@ pub(super) async fn reset(
     Ok(Json(one(&handle, &name).await?))
 }
 
-/// How all rosters are doing, by name.
+/// Lists all rosters, by name.
 #[utoipa::path(
     get, path = "/rosters", tag = "services",
     responses((status = 200, description = "All rosters", body = Rosters)),
@@ -249,10 +249,10 @@ pub(super) async fn rosters(State(handle): State<Handle>) -> ApiResult<Json<Rost
     Ok(Json(Rosters { rosters: rosters.into_iter().map(roster).collect() }))
 }
 
-/// How one roster is doing.
+/// Shows one roster.
 #[utoipa::path(
     get, path = "/rosters/{name}", tag = "services",
-    params(("name" = String, Path, description = "Its name")),
+    params(("name" = String, Path, description = "The roster's name")),
     responses(
         (status = 200, description = "The roster", body = RosterShown),
         (status = 404, description = "No such roster", body = Problem),

@@ -1,4 +1,4 @@
-//! The worker of the kind `service`: from a service's name to what its run came to.
+//! The worker of the kind `service`: performs one run of a service.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -10,33 +10,33 @@ use serde_json::value::to_raw_value;
 
 use super::{Payload, output_note};
 use crate::program::{BEYOND, Patience, Program, Run, group_note};
-use crate::request::{Ask, HttpWorker};
+use crate::request::{HttpWorker, RequestPayload};
 
-/// What a service does.
+/// The task of a service.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
-    /// What a run is.
+    /// The program or the request.
     pub act: Act,
-    /// How long it may take.
+    /// The time limit of a run.
     pub timeout: Duration,
 }
 
-/// What a run is.
+/// The action of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Act {
-    /// A program.
+    /// Runs a program.
     Run(Program),
-    /// A request.
-    Ask(Box<Ask>),
+    /// Makes a request.
+    Request(Box<RequestPayload>),
 }
 
-/// Services by name, as they are now: a reload changes them under a running engine.
+/// The tasks of services, by name. A reload replaces them while the engine runs.
 #[derive(Clone, Debug, Default)]
 pub struct Tasks(Arc<RwLock<BTreeMap<String, Task>>>);
 
 impl Tasks {
-    /// What these services do from now on. Others do what they did, since runs may be under way,
-    /// without these variables of ours, which are secret now.
+    /// Replaces the tasks of these services. Other services keep theirs, since runs may be in progress.
+    /// No program sees the variables in `hidden`: they hold secrets.
     pub fn renew(&self, tasks: BTreeMap<String, Task>, hidden: &[String]) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         for task in known.values_mut() {
@@ -59,7 +59,7 @@ pub(super) struct ServiceWorker {
 }
 
 impl ServiceWorker {
-    /// A worker for these services; those that are requests are made by `http`.
+    /// A worker for these services. `http` makes the requests of those that are requests.
     pub(super) fn new(tasks: Tasks, http: Arc<HttpWorker>) -> ServiceWorker {
         ServiceWorker { tasks, http }
     }
@@ -79,12 +79,12 @@ impl Worker for ServiceWorker {
                 over.verdict().map_err(Failed::of)?;
                 Outcome::done(json!({ "exit": 0 }))
             }
-            Act::Ask(first) => {
-                // It may have been a program before its configuration was changed.
+            Act::Request(first) => {
+                // An earlier configuration may have made it a program: end what that left running.
                 run.end_leftover(&call).await?;
-                // A redirect brings the question along.
+                // After a redirect, the payload holds the request.
                 let ask = ask.unwrap_or(*first);
-                let carry = |next: &Ask| {
+                let carry = |next: &RequestPayload| {
                     to_raw_value(&Payload { service: service.clone(), ask: Some(next.clone()) })
                 };
                 let asked = self.http.ask(&call, &ask, &carry);

@@ -3,7 +3,7 @@
 use jiff::tz::TimeZone;
 use paceline::services::{Roster, Service};
 use paceline_apps::http::Origin;
-use paceline_apps::request::{Ask, AskError, Endpoints, Expect, Sign};
+use paceline_apps::request::{Endpoints, Expect, PayloadError, RequestPayload, Sign};
 use paceline_apps::services::{Act, Payload, Task};
 use paceline_core::{Cron, MOST_SERVICES, Span, check_name};
 use url::Url;
@@ -230,7 +230,7 @@ fn read_act(at: usize, section: &Section<'_>, notes: &mut Notes<'_>) -> Option<A
             None
         }
         ["run"] => read_program(section, notes).map(Act::Run),
-        [key] => read_ask(key, section, notes).map(|ask| Act::Ask(Box::new(ask))),
+        [key] => read_request(key, section, notes).map(|ask| Act::Request(Box::new(ask))),
         [_, second, ..] => {
             let what = format!("`{path}` has {}: keep one of them", keys.join(" and "));
             notes.note(section.place(second), what);
@@ -240,14 +240,23 @@ fn read_act(at: usize, section: &Section<'_>, notes: &mut Notes<'_>) -> Option<A
 }
 
 /// `get` and `post`: an address, or a path below the url of the lane.
-fn read_ask(key: &'static str, section: &Section<'_>, notes: &mut Notes<'_>) -> Option<Ask> {
+fn read_request(
+    key: &'static str,
+    section: &Section<'_>,
+    notes: &mut Notes<'_>,
+) -> Option<RequestPayload> {
     const WHAT: &str = "an http or https address, or a path on a lane that has a url";
     let text = section.text(key, WHAT, notes)?;
     let method = Some(key.to_ascii_uppercase());
     // A status of 4xx fails the run: a feed that is gone must not pass as a success.
     let expect = Expect { failed: vec![Sign::hundred(4), Sign::hundred(5)], ..Expect::default() };
     if text.starts_with('/') && section.value("lane").is_some() {
-        return Some(Ask { method, expect, path: Some(text.to_string()), ..Ask::default() });
+        return Some(RequestPayload {
+            method,
+            expect,
+            path: Some(text.to_string()),
+            ..RequestPayload::default()
+        });
     }
     let url = Url::parse(text).ok().filter(|url| {
         let plain = url.username().is_empty() && url.password().is_none();
@@ -257,7 +266,12 @@ fn read_ask(key: &'static str, section: &Section<'_>, notes: &mut Notes<'_>) -> 
         let what = format!("`{}` must be {WHAT}, without a user or password", section.path_of(key));
         notes.note(section.place(key), what);
     }
-    Some(Ask { method, expect, url: Some(url?.to_string()), ..Ask::default() })
+    Some(RequestPayload {
+        method,
+        expect,
+        url: Some(url?.to_string()),
+        ..RequestPayload::default()
+    })
 }
 
 /// Notes a request that its lane would refuse at every run. An unknown lane was noted before.
@@ -267,7 +281,7 @@ fn check_ask(
     endpoints: &Endpoints,
     notes: &mut Notes<'_>,
 ) {
-    let (Some(lane), Act::Ask(ask)) = (&service.lane, &service.task.act) else { return };
+    let (Some(lane), Act::Request(ask)) = (&service.lane, &service.task.act) else { return };
     if endpoints.of(lane).is_none() {
         return;
     }
@@ -275,16 +289,16 @@ fn check_ask(
     let key = if section.value("get").is_some() { "get" } else { "post" };
     let (path, lane) = (section.path_of(key), shown(lane));
     let what = match error {
-        AskError::NoUrl(_) => format!(
-            "`{path}` is a path, and the lane `{lane}` has no url: add `url` to the lane, or write \
-             the whole URL here"
+        PayloadError::NoUrl(_) => format!(
+            "`{path}` is a path, and the lane `{lane}` has no url: add `url` there, or write the \
+             whole address here"
         ),
-        AskError::Elsewhere(_) => format!(
-            "`{path}` is not below the url of the lane `{lane}`: write a path below it, or name \
+        PayloadError::Elsewhere(_) => format!(
+            "`{path}` leads away from the url of the lane `{lane}`: write a path below it, or name \
              another lane"
         ),
-        AskError::OtherLane(_, own) => {
-            format!("`{path}` does not belong to the lane `{lane}`: its lane is `{}`", shown(&own))
+        PayloadError::OtherLane(_, own) => {
+            format!("`{path}` is not an address of the lane `{lane}`: its own is `{}`", shown(&own))
         }
         other => format!("`{path}`: {other}"),
     };

@@ -6,11 +6,11 @@ use serde_json::Value;
 use super::checked_path;
 use crate::fetch::item::{Item, MOST_MIRRORS, text_without_password, url_of};
 
-/// An object with its keys checked; the values are taken apart here, because serde's own messages
-/// would repeat them, and a URL may have a password.
+/// An object whose keys serde checks. The values are checked here, because serde's messages would
+/// repeat them, and a URL may contain a password.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct ItemFields {
     url: Option<Value>,
     urls: Option<Value>,
     out: Option<Value>,
@@ -23,8 +23,8 @@ pub(super) fn item(line: &str) -> Result<Item, String> {
     if !line.trim_start().starts_with('{') {
         return Err("not an object: write `{\"url\": \"https://...\"}`".to_owned());
     }
-    let entry: Entry = serde_json::from_str(line).map_err(|error| explained(&error))?;
-    let texts = match (entry.url, entry.urls) {
+    let fields: ItemFields = serde_json::from_str(line).map_err(|error| explained(&error))?;
+    let texts = match (fields.url, fields.urls) {
         (Some(url), None) => vec![text("url", url)?],
         (None, Some(urls)) => texts(urls)?,
         (Some(_), Some(_)) => return Err("both `url` and `urls`: keep one of them".to_owned()),
@@ -36,9 +36,9 @@ pub(super) fn item(line: &str) -> Result<Item, String> {
         |value| text("checksum", value)?.parse().map_err(|error| format!("`checksum`: {error}"));
     Ok(Item {
         urls: urls.collect::<Result<_, String>>()?,
-        out: entry.out.map(|value| path("out", value)).transpose()?,
-        dir: entry.dir.map(|value| path("dir", value)).transpose()?,
-        checksum: entry.checksum.map(checksum).transpose()?,
+        out: fields.out.map(|value| path("out", value)).transpose()?,
+        dir: fields.dir.map(|value| path("dir", value)).transpose()?,
+        checksum: fields.checksum.map(checksum).transpose()?,
     })
 }
 
@@ -60,7 +60,7 @@ fn texts(value: Value) -> Result<Vec<String>, String> {
     }
 }
 
-/// What serde says, without its line, which is always the first. It repeats unknown keys, and a
+/// The message of serde, without its line number, which is always 1. Unknown keys are removed too: a
 /// URL may stand in the place of one.
 fn explained(error: &serde_json::Error) -> String {
     let message = error.to_string();

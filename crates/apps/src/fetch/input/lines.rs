@@ -1,4 +1,4 @@
-//! The lines of a list that say something, none of them longer than the limit.
+//! The lines of a list, of bounded length, without blank lines and comments.
 
 use std::io::{self, BufRead, Read};
 
@@ -7,7 +7,7 @@ pub(super) const LONGEST_LINE: usize = 64 * 1024;
 
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// Reads lines and passes over blank ones and those that begin with `#`.
+/// Reads lines, and skips blank ones and those that begin with `#`.
 pub(super) struct Lines<R> {
     reader: R,
     buffer: Vec<u8>,
@@ -19,9 +19,9 @@ pub(super) struct Lines<R> {
 pub(super) struct Line {
     /// Counted from 1.
     pub(super) number: u64,
-    /// Whether it begins with a space or a tab; known also of a line that could not be read.
+    /// Whether it begins with a space or a tab; set also for an unreadable line.
     pub(super) indented: bool,
-    /// Its text without its end, or why it could not be read.
+    /// The text without its line end, or the reason why it could not be read.
     pub(super) text: Result<String, String>,
 }
 
@@ -30,10 +30,10 @@ impl<R: BufRead> Lines<R> {
         Lines { reader, buffer: Vec::new(), number: 0, ended: false }
     }
 
-    /// The next line whatever it says; `None` at the end.
+    /// The next line of any kind; `None` at the end.
     fn line(&mut self) -> io::Result<Option<Line>> {
         self.buffer.clear();
-        // With room for what is taken away again, a line that was cut is still too long after it.
+        // Room for the line end, so that a line that was cut is still too long without it.
         let most = BYTE_ORDER_MARK.len() + LONGEST_LINE + b"\r\n".len();
         let mut start = self.reader.by_ref().take(most as u64);
         if start.read_until(b'\n', &mut self.buffer)? == 0 {
@@ -64,7 +64,7 @@ impl<R: BufRead> Iterator for Lines<R> {
                 Ok(Some(_)) => {}
                 Ok(None) => self.ended = true,
                 Err(error) => {
-                    // Reading on could fail for ever.
+                    // Another read could fail for ever.
                     self.ended = true;
                     let text = Err(format!("cannot read the list any further: {error}"));
                     return Some(Line { number: self.number + 1, indented: false, text });

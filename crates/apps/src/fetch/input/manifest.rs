@@ -1,4 +1,4 @@
-//! Entries of files of checksums, as `sha256sum` and its kin write them.
+//! Entries of checksum files, as `sha256sum` and similar tools write them.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use url::Url;
@@ -7,8 +7,8 @@ use super::checked_path;
 use crate::fetch::checksum::{Checksum, ChecksumError};
 use crate::fetch::item::Item;
 
-/// What must be encoded in a name: all that is not plainly part of a path. The tab and the line
-/// feed are among it; the parser of URLs would drop them without a word.
+/// Characters to encode in a name: all that cannot stand in a path. Tab and line feed are among
+/// them: the URL parser would drop them silently.
 const IN_NAMES: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -43,7 +43,7 @@ pub(super) fn item(line: &str, base: &Url) -> Result<Item, String> {
     Ok(Item { out: Some(out), checksum: Some(checksum), ..Item::of(url) })
 }
 
-/// Whether a list that should hold URLs holds checksums.
+/// Returns `true` if a line that should be a URL is an entry of a checksum file.
 pub(super) fn is_entry(line: &str) -> bool {
     entry(line).is_ok()
 }

@@ -3,15 +3,15 @@
 use super::{checked_path, manifest};
 use crate::fetch::item::{Item, MOST_MIRRORS, url_of};
 
-/// Options of aria2 without which something else would be fetched, or nothing.
+/// Options of aria2 that cannot be ignored: without them another file would be fetched, or none.
 const NEEDED: [&str; 7] =
     ["header", "referer", "user-agent", "http-user", "http-passwd", "load-cookies", "all-proxy"];
 
-/// What is said of an option without an entry.
+/// The error for an option without an entry.
 pub(super) const ORPHAN: &str = "an indented line is an option of the URL above it, and there is \
                                  none: take the spaces away if it is a URL";
 
-/// What is said of an option in a list without options.
+/// The error for an option in a list without options.
 pub(super) const NOT_PLAIN: &str = "an indented line is an option in aria2's format, and this list \
                                     is plain: take the spaces away if it is a URL";
 
@@ -40,7 +40,7 @@ pub(super) fn apply(line: &str, item: &mut Item) -> Result<(), String> {
     let (name, value) = line.split_once('=').unwrap_or((line, ""));
     let like_a_name =
         name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-    // An indented URL has a `=` in its query: it must not pass for an option that nobody knows.
+    // An indented URL may have a `=` in its query: it must not pass for an unknown option.
     if !like_a_name || !line.contains('=') {
         return Err("an indented line is an option such as ` out=NAME`: \
                     take the spaces away if it is a URL"

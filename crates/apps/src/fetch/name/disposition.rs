@@ -4,8 +4,8 @@ use percent_encoding::percent_decode;
 
 use super::safe;
 
-/// The name in the header, made safe; `filename*` goes before `filename`, and of a path only the
-/// last part counts. `None` if the header has no name that could be used.
+/// The name in the header, made safe. `filename*` goes before `filename`, and only the last part of
+/// a path counts. `None` if the header has no usable name.
 pub fn from_disposition(header: &[u8]) -> Option<String> {
     let mut rest = header;
     let mut plain = None;
@@ -20,7 +20,7 @@ pub fn from_disposition(header: &[u8]) -> Option<String> {
     extended.or(plain)
 }
 
-/// The next `name=value`; what is none, as the type in front, is passed over.
+/// The next `name=value`. Other parts, such as the type in front, are skipped.
 fn next_parameter<'a>(rest: &mut &'a [u8]) -> Option<(&'a [u8], Vec<u8>)> {
     loop {
         let end = rest.iter().position(|byte| matches!(byte, b';' | b'='))?;
@@ -45,7 +45,7 @@ fn value(rest: &mut &[u8]) -> Vec<u8> {
     unquoted.unwrap_or_else(|| token.to_vec())
 }
 
-/// What stands before the closing quote, without its escapes; leaves what follows the quote.
+/// The text before the closing quote, without escapes. Leaves the text after the quote.
 fn unquoted(rest: &mut &[u8]) -> Vec<u8> {
     let mut value = Vec::new();
     while let Some((&byte, after)) = rest.split_first() {
@@ -62,7 +62,7 @@ fn unquoted(rest: &mut &[u8]) -> Vec<u8> {
     value
 }
 
-/// `UTF-8'en'na%C3%AFve` without its armour; `None` for other character sets and broken bytes.
+/// Decodes `UTF-8'en'na%C3%AFve`; `None` for other character sets and invalid bytes.
 fn extended_text(value: &[u8]) -> Option<String> {
     let mut parts = value.splitn(3, |&byte| byte == b'\'');
     let (charset, _language, encoded) = (parts.next()?, parts.next()?, parts.next()?);

@@ -1,11 +1,11 @@
-//! The name that a URL itself suggests.
+//! File names from URLs.
 
 use percent_encoding::percent_decode_str;
 use url::Url;
 
 use super::{MOST_PARTS, safe};
 
-/// What a path without a last part is called.
+/// The name for a path without a last part.
 const INDEX: &str = "index.html";
 
 /// The last part of the path, and the query behind an `@`; `index.html` if the path ends in `/`.
@@ -24,7 +24,7 @@ pub fn tree(url: &Url) -> Vec<String> {
     let mut folded = String::new();
     let path: Vec<&str> = url.path_segments().map(Iterator::collect).unwrap_or_default();
     for part in path.iter().rev().skip(1).rev() {
-        // The last place is the name's.
+        // The last part is for the name.
         if parts.len() < MOST_PARTS - 1 {
             parts.push(safe(&decoded(part)));
         } else {

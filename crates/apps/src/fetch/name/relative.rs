@@ -1,4 +1,4 @@
-//! Paths that the user chose: kept as they are, as long as they stay below the directory.
+//! Paths that the user chose: kept unchanged if they stay below the directory.
 
 use thiserror::Error;
 
@@ -7,10 +7,10 @@ use super::{MOST_PARTS, shown};
 /// The longest part of a path that file systems take, in bytes.
 const LONGEST_PART: usize = 255;
 
-/// What the tool's own files begin with.
+/// The prefix of the tool's own files.
 const OURS: &str = ".paceline";
 
-/// Why a path cannot be used; carries the path or its part, fit to be shown.
+/// An invalid path; holds the path or a part of it, cleaned for messages.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NameError {
     /// Nothing is left without `/` and `.`.
@@ -46,7 +46,7 @@ pub fn relative(path: &str) -> Result<Vec<String>, NameError> {
     if path.contains(char::is_control) {
         return Err(NameError::Control(shown(path)));
     }
-    // What a list says on Linux may be read on Windows, where these lead elsewhere too.
+    // A list that was written on Linux may be read on Windows, where these lead elsewhere too.
     if drive || path.starts_with('/') || first.starts_with('\\') {
         return Err(NameError::Absolute(shown(path)));
     }
@@ -64,7 +64,7 @@ fn kept(part: &str) -> Result<String, NameError> {
     if part.len() > LONGEST_PART {
         return Err(NameError::Long(shown(part)));
     }
-    // Some file systems do not tell upper case from lower case.
+    // Some file systems ignore case.
     let start = part.get(..OURS.len()).unwrap_or_default();
     if start.eq_ignore_ascii_case(OURS) {
         return Err(NameError::Ours(shown(part)));

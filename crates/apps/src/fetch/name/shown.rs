@@ -3,7 +3,7 @@
 /// The most characters of foreign text in one message.
 const MOST_SHOWN: usize = 120;
 
-/// The text without what could command or deceive a terminal, and not longer than a message bears.
+/// The text without characters that could control or deceive a terminal, cut to a length for messages.
 pub(crate) fn shown(text: &str) -> String {
     let mut shown = String::new();
     for (count, char) in text.chars().enumerate() {

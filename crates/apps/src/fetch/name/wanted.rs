@@ -1,24 +1,24 @@
-//! Which names were asked for already.
+//! The names that items of a list have taken.
 
 use sha2::{Digest, Sha256};
 
 use super::distinct;
 
-/// Filters by size: so many bits as powers of two, and so many names before the next one is begun.
-/// A short list stays in the caches, one of two million takes 18 MiB, and the longest 146 MiB.
+/// The filters: their bits as a power of two, and the names after which the next filter begins. A
+/// short list stays in the caches, one of two million takes 18 MiB, and the longest 146 MiB.
 const TIERS: [(u32, usize); 4] = [(20, 16_384), (24, 262_144), (27, 2_097_152), (30, usize::MAX)];
 
-/// How many bits stand for one name.
+/// Bits per name.
 const PROBES: u64 = 8;
 
-/// The names that were asked for, in bounded memory.
+/// The names that are taken, in bounded memory.
 ///
-/// A Bloom filter never forgets a name, but may take a new one for a known one: once in some ten
-/// lists of a million. That costs a longer name and nothing else: the answer `Again` only makes the
-/// caller add a hash of the URL.
+/// A Bloom filter never forgets a name, but may report a new one as taken: about once in ten lists of
+/// a million names. That costs a longer name and nothing else: on `Again` the caller adds a hash of
+/// the URL.
 pub struct Wanted {
     filters: Vec<Filter>,
-    /// Whether any folder was asked for.
+    /// Whether any folder is taken.
     folders: bool,
 }
 
@@ -28,32 +28,32 @@ struct Filter {
     names: usize,
 }
 
-/// What has a name in the directory.
+/// The kind of file that has a name in the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum There {
     /// A folder.
     Folder,
-    /// A file, or anything else that is no folder.
+    /// A file, or any other kind that is not a folder.
     File,
 }
 
-/// Whether somebody asked for a name before.
+/// Whether an earlier item took the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
-    /// Nobody did, and now it is marked.
+    /// No: it is marked now.
     First,
-    /// Somebody did, or it looks so.
+    /// Yes, or a false positive of the filter.
     Again,
 }
 
 impl Wanted {
-    /// Nothing was asked for yet.
+    /// No name is taken.
     pub fn new() -> Wanted {
         Wanted { filters: vec![Filter::new(TIERS[0].0)], folders: false }
     }
 
-    /// Marks the path and says whether it was marked before. Upper and lower case are one, as on
-    /// the file systems of macOS and Windows.
+    /// Marks the path, and returns whether it was marked before. Case is ignored, as on the file
+    /// systems of macOS and Windows.
     pub fn take(&mut self, path: &str) -> Taken {
         let hash = hash(path);
         if self.knows(hash) {
@@ -67,8 +67,8 @@ impl Wanted {
         Taken::First
     }
 
-    /// A path of which no file stands in the way of a folder, nor a folder in the way of the file,
-    /// neither one that was asked for nor one that is there. Marks its folders, and not yet the
+    /// Changes a path so that no folder in it has the name of a file, and the file not that of a
+    /// folder, among names that are taken and files that exist. Marks the folders, but not yet the
     /// file.
     pub fn among_folders(
         &mut self,
@@ -109,7 +109,7 @@ impl Filter {
         Filter { bits: vec![0; 1 << (bits_log2 - 6)], bits_log2, names: 0 }
     }
 
-    /// The places of a name: from the first half of its hash, in steps of the second.
+    /// The bits of a name: from the first half of its hash, in steps of the second.
     fn places(bits_log2: u32, hash: u128) -> impl Iterator<Item = usize> {
         let (first, step) = (hash as u64, (hash >> 64) as u64);
         let place = move |n| first.wrapping_add(step.wrapping_mul(n)) >> (64 - bits_log2);
@@ -134,8 +134,8 @@ impl Default for Wanted {
     }
 }
 
-/// A hash without a random seed: a resumed run gives the same names to the same list. It is also
-/// one for which nobody can prepare names that fill the filter with few bits.
+/// A hash without a random seed, so that a resumed run gives the same names to the same list. It is
+/// cryptographic, so that no server can choose names that collide.
 fn hash(path: &str) -> u128 {
     let digest = Sha256::digest(path.to_lowercase());
     u128::from_le_bytes(*digest.first_chunk().expect("a SHA-256 has 32 bytes"))

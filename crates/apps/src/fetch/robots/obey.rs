@@ -1,11 +1,11 @@
-//! An attempt looks at the server's rules, if they are asked.
+//! Attempts obey the rules of their server, if robots.txt is in use.
 
 use hyper::StatusCode;
 use paceline::workers::Announced;
 use url::Url;
 
 use super::rules::{LONGEST_WAIT, Look, Rules};
-use crate::fetch::came::{Came, permanent, transient};
+use crate::fetch::attempt_end::{AttemptEnd, permanent, transient};
 use crate::fetch::task::{Detour, Task};
 use crate::fetch::worker::Attempt;
 use crate::http::announced::retry_after;
@@ -17,20 +17,20 @@ const PRODUCT: &str = "paceline";
 /// Redirects that are followed to the rules of one server, as many as RFC 9309 asks for.
 const MOST_REDIRECTS: usize = 5;
 
-/// What came for a question after rules.
-enum Answer {
+/// The result of a request for robots.txt.
+enum RulesResponse {
     Rules(Robots),
     Elsewhere(Url),
 }
 
 impl Attempt<'_> {
-    /// Looks at the server's rules, if they are asked; the first attempt at a server asks for
-    /// them instead of its file, which the next attempt gets.
-    pub(in crate::fetch) async fn obey(&mut self) -> Result<(), Came> {
+    /// Checks the server's rules, if robots.txt is in use. The first attempt at a server fetches
+    /// them in place of its file, which the next attempt fetches.
+    pub(in crate::fetch) async fn obey(&mut self) -> Result<(), AttemptEnd> {
         if let Some(detour) = &self.task.detour {
             let file = self.task.file_url(self.call.id().index);
             let file = file.ok_or_else(|| permanent("payload", "no address"))?;
-            // Another attempt may have been here before.
+            // Another attempt may have fetched the rules in the meantime.
             return Err(match &self.get.rules {
                 Some(rules) if !rules.knows(&file) => {
                     self.ask_rules(rules, &file, self.url, detour.redirects).await?
@@ -47,11 +47,11 @@ impl Attempt<'_> {
             Look::News(robots) if robots.crawl_delay().is_none() => self.allowed(&robots),
             Look::News(robots) => {
                 self.announce(&robots);
-                Err(Came::Late)
+                Err(AttemptEnd::Late)
             }
             Look::Wait(told) => {
                 let _ = tokio::time::timeout(LONGEST_WAIT, told).await;
-                Err(Came::Late)
+                Err(AttemptEnd::Late)
             }
             Look::Elsewhere(detour) => Err(self.round(detour)),
             Look::Ask(_duty) => {
@@ -61,28 +61,28 @@ impl Attempt<'_> {
         }
     }
 
-    /// Looks at the server's rules for a piece of a file that they allowed before: only the gap
-    /// that they ask for matters.
-    pub(in crate::fetch) async fn obey_piece(&mut self) -> Result<(), Came> {
+    /// Checks the server's rules for a piece of a file that they already allow: only their
+    /// crawl delay matters.
+    pub(in crate::fetch) async fn obey_piece(&mut self) -> Result<(), AttemptEnd> {
         let Some(rules) = &self.get.rules else { return Ok(()) };
         match rules.look(self.url) {
             Look::Rules(robots) => self.announce(&robots),
             Look::News(robots) if robots.crawl_delay().is_none() => {}
             Look::News(robots) => {
                 self.announce(&robots);
-                return Err(Came::Late);
+                return Err(AttemptEnd::Late);
             }
             Look::Wait(told) => {
                 let _ = tokio::time::timeout(LONGEST_WAIT, told).await;
-                return Err(Came::Late);
+                return Err(AttemptEnd::Late);
             }
-            // They were known, and there was no room for them.
+            // The rules were known, and dropped for lack of room.
             Look::Ask(_) | Look::Elsewhere(_) => {}
         }
         Ok(())
     }
 
-    fn allowed(&self, robots: &Robots) -> Result<(), Came> {
+    fn allowed(&self, robots: &Robots) -> Result<(), AttemptEnd> {
         if robots.allows(self.url) {
             Ok(())
         } else {
@@ -90,37 +90,37 @@ impl Attempt<'_> {
         }
     }
 
-    /// `Crawl-delay` is a limit like any other that a host announces (L8).
+    /// Announces `Crawl-delay` as a limit of the host (L8).
     fn announce(&mut self, robots: &Robots) {
         let every = robots.crawl_delay().map(paceline::Span::from);
         self.announced = every.map(|_| Announced { every, ..Announced::default() });
     }
 
-    /// Asks at `address` for the rules of the server that has `file`, and says where to go next.
+    /// Fetches the rules of the server of `file` from `address`, and returns the next step.
     async fn ask_rules(
         &self,
         rules: &Rules,
         file: &Url,
         address: &Url,
         redirects: usize,
-    ) -> Result<Came, Came> {
+    ) -> Result<AttemptEnd, AttemptEnd> {
         let answer = tokio::time::timeout(LONGEST_WAIT, self.question(address)).await;
         let slow = |_| transient("timeout", "fetching robots.txt took longer than a minute");
         let robots = match answer.map_err(slow)?? {
-            Answer::Rules(robots) => robots,
-            Answer::Elsewhere(to) if redirects < MOST_REDIRECTS => {
+            RulesResponse::Rules(robots) => robots,
+            RulesResponse::Elsewhere(to) if redirects < MOST_REDIRECTS => {
                 let detour = Detour { address: to.to_string(), redirects: redirects + 1 };
                 rules.lead(file, &detour);
                 return Ok(self.round(detour));
             }
-            // So far away that there are none.
-            Answer::Elsewhere(_) => Robots::default(),
+            // Too many redirects: the server counts as having no rules.
+            RulesResponse::Elsewhere(_) => Robots::default(),
         };
         rules.learn(file, robots);
         Ok(self.back(file))
     }
 
-    async fn question(&self, address: &Url) -> Result<Answer, Came> {
+    async fn question(&self, address: &Url) -> Result<RulesResponse, AttemptEnd> {
         let (get, client) = (self.get, &self.get.client);
         let of = (self.task, self.call.id().index);
         let request = get.manners.plain(client, of, address, self.call.wall());
@@ -129,34 +129,34 @@ impl Attempt<'_> {
         if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
             let wait = retry_after(&exchange.headers, self.call.wall());
             client.discard(address, exchange).await;
-            return Err(Came::Refused(refusal(status, wait)));
+            return Err(AttemptEnd::Refused(refusal(status, wait)));
         }
         let mut text = Vec::new();
         if status.is_success() {
             while let Some(piece) = client.piece(address, &mut exchange).await? {
                 text.extend_from_slice(&piece);
                 if text.len() > LARGEST_FILE {
-                    return Ok(Answer::Rules(Robots::parse(&text, PRODUCT)));
+                    return Ok(RulesResponse::Rules(Robots::parse(&text, PRODUCT)));
                 }
             }
         }
         let led_to = led_to(address, &exchange.headers);
         client.discard(address, exchange).await;
         match led_to {
-            Ok(to) if is_redirect(status) => Ok(Answer::Elsewhere(to)),
-            _ => Ok(Answer::Rules(Robots::parse(&text, PRODUCT))),
+            Ok(to) if is_redirect(status) => Ok(RulesResponse::Elsewhere(to)),
+            _ => Ok(RulesResponse::Rules(Robots::parse(&text, PRODUCT))),
         }
     }
 
-    /// To the place where the rules are.
-    fn round(&self, detour: Detour) -> Came {
+    /// Continues at the URL of the rules.
+    fn round(&self, detour: Detour) -> AttemptEnd {
         let to = Url::parse(&detour.address).expect("it was an address before");
         let task = self.task.again(self.url);
-        Came::Moved(Box::new(Task { detour: Some(detour), ..task }), to)
+        AttemptEnd::Moved(Box::new(Task { detour: Some(detour), ..task }), to)
     }
 
-    /// To the file, now that its server's rules are known.
-    fn back(&self, file: &Url) -> Came {
-        Came::Moved(Box::new(Task { detour: None, ..self.task.again(file) }), file.clone())
+    /// Continues at the file, once the rules are known.
+    fn back(&self, file: &Url) -> AttemptEnd {
+        AttemptEnd::Moved(Box::new(Task { detour: None, ..self.task.again(file) }), file.clone())
     }
 }

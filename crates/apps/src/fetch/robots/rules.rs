@@ -1,4 +1,4 @@
-//! What robots.txt of each server allows, asked once per server and run.
+//! The rules of each server, fetched once per server and run.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,44 +14,45 @@ use crate::fetch::task::Detour;
 use crate::http::Origin;
 use crate::http::robots::Robots;
 
-/// Servers whose rules are remembered, and rules in all; beyond it all are asked again.
+/// Servers, and rules over all servers, that are kept. Beyond these limits all are dropped and
+/// fetched again.
 const MOST_SERVERS: usize = 10_000;
 const MOST_RULES: usize = 1_000_000;
 
-/// Whoever waits for rules waits no longer than this for another attempt to bring them.
+/// The longest wait for the attempt that fetches the rules.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
-/// A promise of the engine is good for this long (L4).
+/// The time for which a reservation is valid (L4).
 const PROMISED: Duration = Duration::from_millis(50);
 
-/// The rules of all servers that were asked.
+/// The rules of all servers.
 #[derive(Default)]
 pub(in crate::fetch) struct Rules {
-    known: Mutex<BTreeMap<Origin, Known>>,
-    /// How many rules they have in all.
+    known: Mutex<BTreeMap<Origin, ServerRules>>,
+    /// The number of rules over all servers.
     count: AtomicUsize,
 }
 
-enum Known {
+enum ServerRules {
     Asking(Arc<Notify>),
-    /// One attempt is on its way there, since then.
+    /// One attempt has followed the redirect, since this moment.
     Elsewhere(Detour, Instant, Arc<Notify>),
-    /// And since when its lane has been told.
+    /// The rules, and the moment since which the lane has known their crawl delay.
     Rules(Arc<Robots>, Option<Instant>),
 }
 
-/// What an attempt has to do about the rules.
+/// What an attempt has to do for the rules.
 pub(super) enum Look {
-    /// Here they are.
+    /// Obey these.
     Rules(Arc<Robots>),
-    /// Here they are, but the lane hears of them only now: an attempt that was promised before
-    /// must not go if they ask for a gap.
+    /// Obey these, which are new to the lane: an attempt that was reserved before must not be sent if
+    /// they have a crawl delay.
     News(Arc<Robots>),
-    /// This attempt asks for them, instead of what it came for.
+    /// Fetch the rules in place of the file.
     Ask(Asking),
-    /// They are to be had elsewhere, and this attempt goes there.
+    /// Fetch the rules from this URL.
     Elsewhere(Detour),
-    /// Another attempt is asking; it may fail without a word.
+    /// Wait for another attempt that fetches them; it may end without a result.
     Wait(OwnedNotified),
 }
 
@@ -60,17 +61,17 @@ impl Rules {
         let origin = Origin::of(url).expect("only http and https come here");
         let mut known = self.lock();
         match known.get_mut(&origin) {
-            Some(Known::Rules(rules, told_at)) => {
+            Some(ServerRules::Rules(rules, told_at)) => {
                 let told_at = told_at.get_or_insert_with(Instant::now);
                 let news = told_at.elapsed() < PROMISED;
                 if news { Look::News(rules.clone()) } else { Look::Rules(rules.clone()) }
             }
-            Some(Known::Elsewhere(detour, since, _)) if since.elapsed() >= LONGEST_WAIT => {
+            Some(ServerRules::Elsewhere(detour, since, _)) if since.elapsed() >= LONGEST_WAIT => {
                 *since = Instant::now();
                 Look::Elsewhere(detour.clone())
             }
-            // Made under the lock, so that no answer slips by between looking and waiting.
-            Some(Known::Asking(told) | Known::Elsewhere(_, _, told)) => {
+            // Made under the lock, so that no notification is missed between checking and waiting.
+            Some(ServerRules::Asking(told) | ServerRules::Elsewhere(_, _, told)) => {
                 Look::Wait(told.clone().notified_owned())
             }
             None => {
@@ -78,19 +79,19 @@ impl Rules {
                     forget(&mut known);
                 }
                 let told = Arc::new(Notify::new());
-                known.insert(origin.clone(), Known::Asking(told.clone()));
+                known.insert(origin.clone(), ServerRules::Asking(told.clone()));
                 Look::Ask(Asking { rules: self.clone(), origin, told })
             }
         }
     }
 
-    /// Whether the rules of this server are known by now.
+    /// Returns `true` if the rules of this server are known.
     pub(in crate::fetch) fn knows(&self, url: &Url) -> bool {
         let origin = Origin::of(url).expect("only http and https come here");
-        matches!(self.lock().get(&origin), Some(Known::Rules(..)))
+        matches!(self.lock().get(&origin), Some(ServerRules::Rules(..)))
     }
 
-    /// These are the rules of this server.
+    /// Stores the rules of a server.
     pub(super) fn learn(&self, url: &Url, robots: Robots) {
         let origin = Origin::of(url).expect("only http and https come here");
         let mut known = self.lock();
@@ -99,35 +100,35 @@ impl Rules {
             forget(&mut known);
             self.count.store(robots.count(), Ordering::Relaxed);
         }
-        let before = known.insert(origin, Known::Rules(Arc::new(robots), None));
-        if let Some(Known::Elsewhere(_, _, told)) = before {
+        let before = known.insert(origin, ServerRules::Rules(Arc::new(robots), None));
+        if let Some(ServerRules::Elsewhere(_, _, told)) = before {
             told.notify_waiters();
         }
     }
 
-    /// The rules of this server are elsewhere, unless somebody has them by now. Whoever says so
-    /// goes there.
+    /// Records that the rules of a server are at another URL, unless they are known by now. The caller
+    /// fetches them from there.
     pub(super) fn lead(&self, url: &Url, detour: &Detour) {
         let origin = Origin::of(url).expect("only http and https come here");
         let mut known = self.lock();
         let told = match known.get(&origin) {
-            Some(Known::Rules(..)) => return,
-            Some(Known::Elsewhere(_, _, told)) => told.clone(),
-            Some(Known::Asking(_)) | None => Arc::default(),
+            Some(ServerRules::Rules(..)) => return,
+            Some(ServerRules::Elsewhere(_, _, told)) => told.clone(),
+            Some(ServerRules::Asking(_)) | None => Arc::default(),
         };
-        known.insert(origin, Known::Elsewhere(detour.clone(), Instant::now(), told));
+        known.insert(origin, ServerRules::Elsewhere(detour.clone(), Instant::now(), told));
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Origin, Known>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Origin, ServerRules>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn forget(known: &mut BTreeMap<Origin, Known>) {
-    known.retain(|_, known| matches!(known, Known::Asking(_)));
+fn forget(known: &mut BTreeMap<Origin, ServerRules>) {
+    known.retain(|_, known| matches!(known, ServerRules::Asking(_)));
 }
 
-/// The duty to ask; dropped without an answer, it falls to the next attempt.
+/// The duty to fetch the rules. If it is dropped without a result, the next attempt takes it over.
 pub(super) struct Asking {
     rules: Arc<Rules>,
     origin: Origin,
@@ -137,7 +138,7 @@ pub(super) struct Asking {
 impl Drop for Asking {
     fn drop(&mut self) {
         let mut known = self.rules.lock();
-        if matches!(known.get(&self.origin), Some(Known::Asking(_))) {
+        if matches!(known.get(&self.origin), Some(ServerRules::Asking(_))) {
             known.remove(&self.origin);
         }
         drop(known);

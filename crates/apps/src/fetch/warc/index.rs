@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::files::{anew, without_link};
-use super::line::place;
+use super::line::location;
 use super::lines::{Line, next_line};
 use super::repair::repair;
 use super::sort::{IN_MEMORY, Sorter};
@@ -70,7 +70,7 @@ impl Index {
         }
         let finished = self.finished_path();
         each_line(&finished, &mut |line| {
-            let number = place(line).and_then(|place| number(&self.name, &place.file));
+            let number = location(line).and_then(|location| number(&self.name, &location.file));
             highest = highest.max(number.unwrap_or(0));
             Ok(())
         })
@@ -147,11 +147,11 @@ impl Index {
                 };
                 announced.entry(file.to_owned()).or_default();
             } else {
-                let Some(place) = place(&line) else { break };
-                if let Some(known) = announced.get_mut(&place.file)
-                    && known.start <= place.offset
+                let Some(location) = location(&line) else { break };
+                if let Some(known) = announced.get_mut(&location.file)
+                    && known.start <= location.offset
                 {
-                    *known = place.range();
+                    *known = location.range();
                 }
             }
             end += line.len() as u64 + 1;
@@ -181,8 +181,8 @@ impl Index {
 
     /// Whether the record of a line is no longer in its file.
     fn is_lost(&self, line: &[u8]) -> bool {
-        place(line).is_none_or(|place| {
-            self.lengths.get(&place.file).is_some_and(|&length| place.range().end > length)
+        location(line).is_none_or(|location| {
+            self.lengths.get(&location.file).is_some_and(|&length| location.range().end > length)
         })
     }
 }

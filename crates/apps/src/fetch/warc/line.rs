@@ -10,35 +10,35 @@ use url::Url;
 use super::surt::surt;
 
 /// A response and where it stands.
-pub(super) struct Entry<'a> {
+pub(super) struct IndexLine<'a> {
     pub(super) target: &'a Url,
     pub(super) at: Timestamp,
     pub(super) content_type: Option<&'a [u8]>,
     pub(super) status: &'a str,
     pub(super) digest: &'a str,
-    pub(super) place: Place,
+    pub(super) location: RecordLocation,
 }
 
 /// Where a record stands: from which byte of which file, and how many bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct RecordLocation {
     pub(super) file: String,
     pub(super) offset: u64,
     pub(super) length: u64,
 }
 
-impl Place {
+impl RecordLocation {
     pub(super) fn range(&self) -> Range<u64> {
         self.offset..self.offset.saturating_add(self.length)
     }
 }
 
-impl Entry<'_> {
+impl IndexLine<'_> {
     /// The line, with its end.
     pub(super) fn line(&self) -> String {
         let mut line = format!("{} {} {{", surt(self.target), self.at.strftime("%Y%m%d%H%M%S"));
         let mime = self.content_type.map(mime);
-        let (offset, length) = (self.place.offset.to_string(), self.place.length.to_string());
+        let (offset, length) = (self.location.offset.to_string(), self.location.length.to_string());
         let fields = [
             ("url", Some(self.target.as_str())),
             ("mime", mime.as_deref()),
@@ -46,7 +46,7 @@ impl Entry<'_> {
             ("digest", Some(self.digest)),
             ("length", Some(length.as_str())),
             ("offset", Some(offset.as_str())),
-            ("filename", Some(self.place.file.as_str())),
+            ("filename", Some(self.location.file.as_str())),
         ];
         let mut between = "";
         for (name, value) in fields {
@@ -60,7 +60,7 @@ impl Entry<'_> {
 }
 
 /// Where the record of a line stands, if it is a line.
-pub(super) fn place(line: &[u8]) -> Option<Place> {
+pub(super) fn location(line: &[u8]) -> Option<RecordLocation> {
     #[derive(Deserialize)]
     struct Fields {
         length: String,
@@ -69,7 +69,7 @@ pub(super) fn place(line: &[u8]) -> Option<Place> {
     }
     let brace = line.iter().position(|&byte| byte == b'{')?;
     let fields: Fields = serde_json::from_slice(&line[brace..]).ok()?;
-    Some(Place {
+    Some(RecordLocation {
         file: fields.filename,
         offset: fields.offset.parse().ok()?,
         length: fields.length.parse().ok()?,
@@ -115,18 +115,19 @@ mod tests {
 
     #[track_caller]
     fn check(url: &str, content_type: Option<&[u8]>, expected: &str) {
-        let place = Place { file: "fête-00001.warc.gz".to_owned(), offset: 5, length: 7 };
-        let entry = Entry {
+        let location =
+            RecordLocation { file: "fête-00001.warc.gz".to_owned(), offset: 5, length: 7 };
+        let line = IndexLine {
             target: &Url::parse(url).expect("an address"),
             at: "2026-02-03T04:05:06.789Z".parse().expect("a moment"),
             content_type,
             status: "200",
             digest: "sha1:X",
-            place: place.clone(),
+            location: location.clone(),
         };
-        let line = entry.line();
+        let line = line.line();
         assert_eq!(line, format!("{expected}\n"));
-        assert_eq!(super::place(line.as_bytes()), Some(place));
+        assert_eq!(super::location(line.as_bytes()), Some(location));
     }
 
     #[test]
@@ -166,7 +167,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn any_bytes_are_a_place_or_none(line: Vec<u8>) {
-            let _ = place(&line);
+            let _ = location(&line);
         }
 
         #[test]

@@ -11,7 +11,7 @@ use url::Url;
 
 use super::MAX_HEAD;
 use super::files::without_link;
-use super::line::{Entry, Place};
+use super::line::{IndexLine, RecordLocation};
 
 /// Cuts the file after its last whole record, looking only at the last one that has a line and at
 /// what follows it, and hands on the lines of the responses it meets. Gives the length that is
@@ -60,8 +60,8 @@ fn whole_records(
         };
         let offset = std::mem::replace(&mut end, reader.stream_position()?);
         if let Record::Response(seen) = record {
-            let place = Place { file: name.to_owned(), offset, length: end - offset };
-            each(seen.line(place))?;
+            let location = RecordLocation { file: name.to_owned(), offset, length: end - offset };
+            each(seen.line(location))?;
         }
     }
     Ok(end)
@@ -83,16 +83,16 @@ struct Seen {
 }
 
 impl Seen {
-    fn line(&self, place: Place) -> String {
-        let entry = Entry {
+    fn line(&self, location: RecordLocation) -> String {
+        let line = IndexLine {
             target: &self.target,
             at: self.at,
             content_type: self.content_type.as_deref(),
             status: &self.status,
             digest: &self.digest,
-            place,
+            location,
         };
-        entry.line()
+        line.line()
     }
 }
 

@@ -10,7 +10,7 @@ use flate2::write::GzEncoder;
 use sha1::{Digest as _, Sha1};
 
 use super::WarcError;
-use super::line::Place;
+use super::line::RecordLocation;
 use super::record::{PIECE, written};
 
 /// How many bytes wait in memory before they are written.
@@ -60,7 +60,7 @@ impl Segment {
         header: &str,
         block: &[u8],
         payload: Option<Payload<'_>>,
-    ) -> Result<Place, WarcError> {
+    ) -> Result<RecordLocation, WarcError> {
         let offset = self.end();
         let path = self.path.clone();
         let refused = || WarcError::disk("write to", &path);
@@ -72,7 +72,7 @@ impl Segment {
         }
         member.write_all(b"\r\n\r\n").map_err(refused())?;
         member.finish().map_err(refused())?;
-        Ok(Place { file: self.name.clone(), offset, length: self.end() - offset })
+        Ok(RecordLocation { file: self.name.clone(), offset, length: self.end() - offset })
     }
 
     /// Forgets all from `end` on. What of it is on the disk already goes with the next sync, and

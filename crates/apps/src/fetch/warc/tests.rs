@@ -83,7 +83,7 @@ fn check(directory: &Path) -> Vec<String> {
         }
     }
     let index = fs::read_to_string(directory.join("a.cdxj")).expect("the index");
-    let places = index.lines().map(|line| line::place(line.as_bytes()).expect("a line"));
+    let places = index.lines().map(|line| line::location(line.as_bytes()).expect("a line"));
     let indexed: Vec<_> = places.map(|place| (place.file, place.offset, place.length)).collect();
     assert_eq!(indexed.len(), present.len());
     assert_eq!(indexed.into_iter().collect::<BTreeSet<_>>(), present);

@@ -8,7 +8,7 @@ use url::Url;
 
 use super::head::{clean, content_type, request_head, response_head, target};
 use super::index::{Index, file_name, sync_directory};
-use super::line::Entry;
+use super::line::IndexLine;
 use super::record::{Digests, Header, digest, id};
 use super::segment::{Payload, Segment};
 use super::{Exchange, MAX_HEAD, MAX_NAME, MAX_NUMBER, Options, Truncated, WarcError};
@@ -183,7 +183,7 @@ impl<'a> Parts<'a> {
             .optional("WARC-Truncated", self.exchange.truncated.reason());
         let length = self.response.len() as u64 + payload.length;
         let response = response.before_block("application/http; msgtype=response", length);
-        let place = segment.append(&response, &self.response, Some(payload))?;
+        let location = segment.append(&response, &self.response, Some(payload))?;
 
         let request = header("request", &ids[1], segment)
             .field("WARC-Concurrent-To", &ids[0])
@@ -202,15 +202,15 @@ impl<'a> Parts<'a> {
         segment.append(&metadata, &self.metadata, None)?;
 
         let content_type = content_type(self.exchange.headers);
-        let entry = Entry {
+        let line = IndexLine {
             target: self.target,
             at: self.exchange.at,
             content_type: content_type.as_deref(),
             status: &format!("{:03}", self.exchange.status),
             digest: &digests.payload,
-            place,
+            location,
         };
-        Ok(entry.line())
+        Ok(line.line())
     }
 }
 

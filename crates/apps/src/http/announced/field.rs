@@ -1,8 +1,8 @@
-//! Lists in headers, read as leniently as services write them.
+//! Lists in headers, parsed leniently.
 
 use hyper::HeaderMap;
 
-/// Members of one list that are looked at; a service has a handful of limits.
+/// Members of one list that are read. Upstreams announce only a few limits.
 const MOST_MEMBERS: usize = 32;
 
 /// The readable lines of one header.
@@ -25,7 +25,7 @@ pub(super) fn members<'a>(
 pub(super) struct Member<'a>(&'a str);
 
 impl<'a> Member<'a> {
-    /// What stands before the parameters.
+    /// The part before the parameters.
     pub(super) fn value(self) -> &'a str {
         self.parts().next().unwrap_or("")
     }
@@ -50,7 +50,7 @@ fn entry<'a>(part: &'a str, key: &str) -> Option<&'a str> {
     name.trim().eq_ignore_ascii_case(key).then(|| value.trim())
 }
 
-/// A text cut at a sign, but not inside quotes: names may hold commas and semicolons.
+/// Splits a text at a character, but not inside quotes: names may contain commas and semicolons.
 struct Parts<'a> {
     rest: Option<&'a str>,
     at: char,

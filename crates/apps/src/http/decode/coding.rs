@@ -1,4 +1,4 @@
-//! One coding, undone step by step. Each crate reports its end differently; here all do it alike.
+//! One coding, decoded step by step. The crates report the end differently; here it is uniform.
 
 use brotli::enc::StandardAlloc;
 use brotli::{BrotliDecompressStream, BrotliResult, BrotliState};
@@ -11,10 +11,10 @@ const LARGEST_WINDOW_LOG: u32 = 23;
 /// The largest window of deflate, as a power of two.
 const DEFLATE_WINDOW_LOG: u8 = 15;
 
-/// The bytes are not what the coding says.
+/// The bytes are invalid in this coding.
 pub(super) struct Broken;
 
-/// How far one step came.
+/// The progress of one step.
 pub(super) struct Step {
     pub(super) read: usize,
     pub(super) written: usize,
@@ -22,12 +22,12 @@ pub(super) struct Step {
 
 pub(super) struct Coding {
     kind: Kind,
-    place: Place,
+    position: Position,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// Nothing was read yet: a body that ends here is not whole.
+enum Position {
+    /// No byte was read: a body that ends here is incomplete.
     Start,
     Inside,
     /// At the end of a member, frame or stream.
@@ -36,7 +36,7 @@ enum Place {
 
 enum Kind {
     Gzip(Decompress),
-    /// Known only when the first byte is.
+    /// Determined by the first byte.
     Deflate(Option<Decompress>),
     Brotli(Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>),
     Zstd(Decoder<'static>),
@@ -52,35 +52,35 @@ impl Coding {
             "zstd" => Kind::Zstd(zstd()),
             _ => return None,
         };
-        Some(Coding { kind, place: Place::Start })
+        Some(Coding { kind, position: Position::Start })
     }
 
-    /// Whether a body may end here.
+    /// Returns `true` if a body may end here.
     pub(super) fn ended(&self) -> bool {
-        self.place == Place::End
+        self.position == Position::End
     }
 
     /// Reads and writes as much as it can at once.
     pub(super) fn step(&mut self, input: &[u8], output: &mut [u8]) -> Result<Step, Broken> {
         let Some(&first) = input.first() else {
-            // Asking again after the end would begin another frame.
-            return match self.place {
-                Place::Inside => self.advance(input, output),
-                Place::Start | Place::End => Ok(Step { read: 0, written: 0 }),
+            // Another call after the end would begin another frame.
+            return match self.position {
+                Position::Inside => self.advance(input, output),
+                Position::Start | Position::End => Ok(Step { read: 0, written: 0 }),
             };
         };
-        match (&mut self.kind, self.place) {
-            // One member after another is one body.
-            (Kind::Gzip(inflate), Place::End) => {
+        match (&mut self.kind, self.position) {
+            // Several members form one body.
+            (Kind::Gzip(inflate), Position::End) => {
                 *inflate = Decompress::new_gzip(DEFLATE_WINDOW_LOG);
             }
-            (Kind::Deflate(inflate), Place::Start) => {
+            (Kind::Deflate(inflate), Position::Start) => {
                 *inflate = Some(Decompress::new(zlib_begins_with(first)));
             }
-            (Kind::Deflate(_) | Kind::Brotli(_), Place::End) => return Err(Broken),
+            (Kind::Deflate(_) | Kind::Brotli(_), Position::End) => return Err(Broken),
             _ => {}
         }
-        self.place = Place::Inside;
+        self.position = Position::Inside;
         self.advance(input, output)
     }
 
@@ -98,14 +98,14 @@ impl Coding {
             }
         };
         if end {
-            self.place = Place::End;
+            self.position = Position::End;
         }
         Ok(step)
     }
 }
 
-/// `deflate` means zlib, but some send it bare. No bare stream begins like this: it would be a
-/// stored block with its padding set, and encoders leave that at zero.
+/// `deflate` means zlib, but some servers send raw deflate. No raw stream begins like this: it would
+/// be a stored block with padding bits set, which encoders leave at zero.
 fn zlib_begins_with(first: u8) -> bool {
     first & 0x0f == 8
 }
@@ -148,7 +148,7 @@ fn unbrotlied(
     }
 }
 
-/// The strict form knows no windows beyond 16 MiB.
+/// Without large windows, which exceed 16 MiB.
 fn brotli() -> BrotliState<StandardAlloc, StandardAlloc, StandardAlloc> {
     BrotliState::new_strict(
         StandardAlloc::default(),

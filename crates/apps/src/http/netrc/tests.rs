@@ -71,9 +71,9 @@ fn mistakes_are_told_by_line_and_never_shown() {
     check_wrong(b"machine a\n\nlogin b\npassword pass s3cret", 4, WrongNetrc::Keyword);
     check_wrong(b"machine a login b password", 1, WrongNetrc::Value);
     check_wrong(b"machine", 1, WrongNetrc::Value);
-    check_wrong(b"#\nlogin s3cret", 2, WrongNetrc::Nobody);
-    check_wrong(b"password s3cret", 1, WrongNetrc::Nobody);
-    check_wrong(b"account s3cret", 1, WrongNetrc::Nobody);
+    check_wrong(b"#\nlogin s3cret", 2, WrongNetrc::NoMachine);
+    check_wrong(b"password s3cret", 1, WrongNetrc::NoMachine);
+    check_wrong(b"account s3cret", 1, WrongNetrc::NoMachine);
     check_wrong(b"machine a\npassword \"s3cret\n\"", 2, WrongNetrc::Quote);
     check_wrong(b"machine a password \"s3cret\\\"", 1, WrongNetrc::Quote);
     check_wrong(b"machine a password \"s3cret\\", 1, WrongNetrc::Quote);

@@ -1,4 +1,4 @@
-//! The words of a netrc file, with the line on which one stands.
+//! The words of a netrc file, with line numbers.
 
 use super::{LONGEST_WORD, WrongNetrc};
 
@@ -17,8 +17,8 @@ impl<'a> Words<'a> {
         self.line
     }
 
-    /// The next word where a keyword stands: only there does `#` begin a comment, since passwords
-    /// may begin with it.
+    /// The next word, where a keyword is expected. Only there does `#` begin a comment: passwords may
+    /// begin with it too.
     pub(super) fn keyword(&mut self) -> Result<Option<&'a [u8]>, WrongNetrc> {
         self.skip_space();
         while self.rest.first() == Some(&b'#') {
@@ -28,7 +28,7 @@ impl<'a> Words<'a> {
         if self.rest.is_empty() { Ok(None) } else { self.bare().map(Some) }
     }
 
-    /// The next word where a value stands, with or without quotes.
+    /// The next word, where a value is expected, with or without quotes.
     pub(super) fn value(&mut self) -> Result<String, WrongNetrc> {
         self.skip_space();
         let value = match self.rest.first() {

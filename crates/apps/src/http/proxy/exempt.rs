@@ -1,4 +1,4 @@
-//! Hosts and networks that are asked without a proxy.
+//! Hosts and networks that are reached without a proxy.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ pub(super) struct Exempt {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Whom {
     All,
-    /// This domain and those under it.
+    /// This domain and its subdomains.
     Domain(String),
     Network {
         address: IpAddr,
@@ -102,8 +102,8 @@ fn width(address: IpAddr) -> u32 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-/// Whether the first `bits` are the same. Addresses of different versions never match, except
-/// where one only wraps the other.
+/// Returns `true` if the first `bits` are equal. Addresses of different versions never match, except
+/// that an IPv6 address may wrap an IPv4 one.
 fn within(host: IpAddr, network: IpAddr, bits: u32) -> bool {
     let host = if network.is_ipv4() { host.to_canonical() } else { host };
     let differ = match (host, network) {

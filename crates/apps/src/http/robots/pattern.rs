@@ -2,10 +2,10 @@
 
 use url::Url;
 
-/// A path of a rule, with `*` for anything and perhaps `$` for the end.
+/// The path of a rule, with `*` for any text and an optional `$` for the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pattern {
-    /// In the common form; here a `*` is always the special one.
+    /// In normalized form; here `*` is always the wildcard.
     text: Box<str>,
     end: End,
 }
@@ -17,7 +17,7 @@ enum End {
 }
 
 impl Pattern {
-    /// `None` for what is no path and so matches nothing.
+    /// `None` for a text that is not a path and so matches nothing.
     pub(super) fn parse(value: &[u8]) -> Option<Pattern> {
         if !matches!(value.first(), Some(b'/' | b'*')) {
             return None;
@@ -27,7 +27,7 @@ impl Pattern {
             None => (value, End::Open),
         };
         let mut text = String::with_capacity(value.len());
-        // Anything twice is anything; without this, stars alone could cost time.
+        // Repeated stars equal one; without this, stars alone could cost time.
         let mut form = Form::default();
         for part in value.split(|&byte| byte == b'*') {
             form.write(part, &mut text);
@@ -41,13 +41,13 @@ impl Pattern {
         Some(Pattern { text: text.into(), end })
     }
 
-    /// How specific it is.
+    /// Its specificity.
     pub(super) fn len(&self) -> usize {
         self.text.len() + usize::from(self.end == End::Exact)
     }
 
-    /// Whether it matches a target in the common form. The leftmost place is always the best one
-    /// for a part, so that nothing is tried twice: the cost is that of reading both once.
+    /// Returns `true` if it matches a target in normalized form. The leftmost match of a part is always
+    /// the best, so there is no backtracking: the cost is linear.
     pub(super) fn matches(&self, target: &str) -> bool {
         let mut parts = self.text.split('*').peekable();
         let Some(mut rest) = target.strip_prefix(parts.next().unwrap_or("")) else { return false };
@@ -55,14 +55,14 @@ impl Pattern {
             if parts.peek().is_none() && self.end == End::Exact {
                 return rest.ends_with(part);
             }
-            let Some(place) = rest.find(part) else { return false };
-            rest = &rest[place + part.len()..];
+            let Some(at) = rest.find(part) else { return false };
+            rest = &rest[at + part.len()..];
         }
         self.end == End::Open || rest.is_empty()
     }
 }
 
-/// The path and query of an address in the common form.
+/// The path and query of a URL in normalized form.
 pub(super) fn target(url: &Url) -> String {
     let mut text = String::new();
     let mut form = Form::default();
@@ -74,15 +74,15 @@ pub(super) fn target(url: &Url) -> String {
     text
 }
 
-/// Brings what means the same into one form (RFC 9309, section 2.2.2): ASCII only, letters and the
-/// like plain, everything else that may be encoded encoded in upper case.
+/// Normalizes paths (RFC 9309, section 2.2.2): ASCII only; unreserved characters plain, and all others
+/// that may be encoded percent-encoded in upper case.
 #[derive(Default)]
 struct Form {
-    place: Place,
+    part: UrlPart,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Place {
+enum UrlPart {
     #[default]
     Path,
     Query,
@@ -102,7 +102,7 @@ impl Form {
                 continue;
             }
             if first == b'?' {
-                self.place = Place::Query;
+                self.part = UrlPart::Query;
             }
             match first {
                 b'%' => text.push('%'),
@@ -112,11 +112,11 @@ impl Form {
         }
     }
 
-    /// Whether an encoded octet means the same as the plain one. In a query, slashes and colons
-    /// are nothing but signs; in a path an encoded slash is part of a name.
+    /// Returns `true` if an encoded octet equals the plain one. In a query, slashes and colons have no
+    /// special meaning; in a path an encoded slash is part of a name.
     fn plain(&self, octet: u8) -> bool {
         unreserved(octet)
-            || (self.place == Place::Query && matches!(octet, b'/' | b':' | b'?' | b'@'))
+            || (self.part == UrlPart::Query && matches!(octet, b'/' | b':' | b'?' | b'@'))
     }
 }
 
@@ -134,7 +134,7 @@ fn unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
-/// Without star and dollar: encoded, those of an address are not the special ones of a pattern.
+/// Without star and dollar: encoded ones of a URL are not the wildcards of a pattern.
 fn reserved(byte: u8) -> bool {
     b":/?#[]@!&'()+,;=".contains(&byte)
 }

@@ -1,4 +1,4 @@
-//! What is asked: the payload of an `http` job.
+//! The payload of an `http` job.
 
 use std::collections::BTreeMap;
 
@@ -18,48 +18,48 @@ use crate::api::Anything;
 
 /// Headers of one request at most.
 const MOST_HEADERS: usize = 100;
-/// The longest path or address.
+/// The longest path or URL.
 const LONGEST_TARGET: usize = 8 << 10;
 
-/// Headers that belong to the connection and are nobody's to choose.
-const NOT_YOURS: [HeaderName; 7] =
+/// Headers of the connection, which payloads cannot set.
+const CONNECTION_HEADERS: [HeaderName; 7] =
     [HOST, CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING, TE, TRAILER, UPGRADE];
 
 /// The payload of a job of the kind `http`: one request.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize, ToSchema)]
 #[schema(as = HttpPayload)]
 #[serde(deny_unknown_fields)]
-pub struct Ask {
+pub struct RequestPayload {
     /// The method. Default: `GET`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
-    /// A path, with its query, below the url of the lane.
+    /// A path with its query, below the `url` of the lane.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "/item/1")]
     pub path: Option<String>,
-    /// A whole address: of the lane's own server, or anywhere public on a lane without a url.
+    /// A complete URL: below the lane's `url`, or any public one on a lane without `url`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Headers beside those of the lane.
+    /// Headers, in addition to those of the lane.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// A text as it is, anything else as JSON.
+    /// The body: a string is sent as it is, any other value as JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Anything>)]
     pub body: Option<Value>,
-    /// A body of any bytes, in place of `body`.
+    /// The body as base64, for any bytes. Replaces `body`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_base64: Option<String>,
-    /// Which responses are conclusive, empty or failed: each a list of a status like 404, a hundred
-    /// like `"4xx"`, or `{"contains": "words"}`.
+    /// Which responses are `conclusive`, `empty` or `failed`: each a list of statuses like `404`, classes
+    /// like `"4xx"`, or texts like `{"contains": "words"}`.
     #[serde(default, skip_serializing_if = "Expect::is_usual")]
     #[schema(value_type = Option<Object>, example = json!({"empty": [404], "failed": [{"contains": "error"}]}))]
     pub expect: Expect,
-    /// What becomes of a redirect: `follow` (the default), or `keep`.
+    /// What to do with a redirect: `follow` it, or `keep` it as the response. Default: `follow`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub redirects: Option<Redirects>,
-    /// How many redirects led here.
+    /// Redirects that led here.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schema(ignore)]
     pub hops: u8,
@@ -70,102 +70,102 @@ fn is_zero(hops: &u8) -> bool {
     *hops == 0
 }
 
-/// What becomes of a redirect.
+/// What to do with a redirect.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Redirects {
-    /// It is asked where it leads, on the lane of that server.
+    /// Follow it, on the lane of the server that it names.
     #[default]
     Follow,
-    /// It is the answer.
+    /// Return it as the response.
     Keep,
 }
 
-/// A request that cannot be meant.
+/// An invalid payload.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AskError {
-    /// Not what a payload looks like.
+pub enum PayloadError {
+    /// The payload has the wrong form.
     #[error("the payload is not a valid request: {0}")]
     Form(String),
-    /// Not a method.
+    /// The method is invalid, or cannot be sent.
     #[error("`{0}` is not an HTTP method that can be sent")]
     Method(String),
-    /// Neither or both.
-    #[error("name either `path` or `url`")]
+    /// Neither or both of `path` and `url`.
+    #[error("give either `path` or `url`")]
     Target,
-    /// Longer than any server takes.
+    /// The path or URL is too long.
     #[error("`{0}` is longer than {LONGEST_TARGET} bytes")]
     TooLong(&'static str),
-    /// A path that is none.
+    /// The path is not absolute.
     #[error("`path` must start with `/`")]
     Path,
-    /// Not an address.
+    /// The URL is invalid.
     #[error("`url` must be an http or https address without a login")]
     Url,
-    /// A path, but no url to put it below.
+    /// The payload has a path, but the lane has no `url`.
     #[error("the lane `{0}` has no `url`: configure one, or send a complete `url`")]
     NoUrl(String),
-    /// Another server than the lane's.
+    /// The target is not below the lane's `url`.
     #[error("`{0}` leaves the `url` of its lane")]
     Elsewhere(&'static str),
-    /// The lane of another server.
+    /// The lane belongs to another server than the URL names.
     #[error("lane `{0}` does not match the URL, whose lane is `{1}`")]
     OtherLane(String, String),
-    /// Not a header, or not to be set.
+    /// The header is invalid, or payloads cannot set it.
     #[error("the header `{0}` cannot be sent")]
     Header(String),
-    /// Too many of them.
+    /// Too many headers.
     #[error("more than {MOST_HEADERS} headers")]
     Headers,
-    /// Two bodies, or one that is not base64.
+    /// Two bodies, or invalid base64.
     #[error("{0}")]
     Body(&'static str),
 }
 
-impl Ask {
+impl RequestPayload {
     /// Reads a payload.
-    pub fn read(payload: &[u8]) -> Result<Ask, AskError> {
-        // A list of all fields in their order would be read as well, and never meant.
+    pub fn read(payload: &[u8]) -> Result<RequestPayload, PayloadError> {
+        // serde also reads a list of all fields in order, which is never meant.
         if payload.trim_ascii_start().first() != Some(&b'{') {
-            return Err(AskError::Form("it is not an object".to_string()));
+            return Err(PayloadError::Form("it is not an object".to_string()));
         }
-        serde_json::from_slice(payload).map_err(|error| AskError::Form(error.to_string()))
+        serde_json::from_slice(payload).map_err(|error| PayloadError::Form(error.to_string()))
     }
 
-    /// Its method.
-    pub(super) fn method(&self) -> Result<Method, AskError> {
+    /// The method.
+    pub(super) fn method(&self) -> Result<Method, PayloadError> {
         let Some(text) = &self.method else { return Ok(Method::GET) };
         let method = Method::from_bytes(text.to_ascii_uppercase().as_bytes());
-        // A tunnel is no request, and an echo would show the secrets of the lane.
+        // `CONNECT` opens a tunnel, and `TRACE` would echo the secrets of the lane.
         let refused = [Method::CONNECT, Method::TRACE];
         let method = method.ok().filter(|method| !refused.contains(method) && text.len() <= 20);
-        method.ok_or_else(|| AskError::Method(text.chars().take(20).collect()))
+        method.ok_or_else(|| PayloadError::Method(text.chars().take(20).collect()))
     }
 
-    /// Its path or address.
-    pub(super) fn target(&self) -> Result<Target<'_>, AskError> {
+    /// The path or URL.
+    pub(super) fn target(&self) -> Result<Target<'_>, PayloadError> {
         match (&self.path, &self.url) {
-            (Some(path), None) if path.len() > LONGEST_TARGET => Err(AskError::TooLong("path")),
-            (Some(path), None) if !path.starts_with('/') => Err(AskError::Path),
+            (Some(path), None) if path.len() > LONGEST_TARGET => Err(PayloadError::TooLong("path")),
+            (Some(path), None) if !path.starts_with('/') => Err(PayloadError::Path),
             (Some(path), None) => Ok(Target::Path(path)),
-            (None, Some(url)) if url.len() > LONGEST_TARGET => Err(AskError::TooLong("url")),
+            (None, Some(url)) if url.len() > LONGEST_TARGET => Err(PayloadError::TooLong("url")),
             (None, Some(url)) => Ok(Target::Url(url)),
-            (None, None) | (Some(_), Some(_)) => Err(AskError::Target),
+            (None, None) | (Some(_), Some(_)) => Err(PayloadError::Target),
         }
     }
 
-    /// Its headers, those that every request has included.
-    pub(super) fn headers(&self) -> Result<HeaderMap, AskError> {
+    /// The headers, including those that every request has.
+    pub(super) fn headers(&self) -> Result<HeaderMap, PayloadError> {
         if self.headers.len() > MOST_HEADERS {
-            return Err(AskError::Headers);
+            return Err(PayloadError::Headers);
         }
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         for (name, value) in &self.headers {
-            let refused = || AskError::Header(name.chars().take(60).collect());
+            let refused = || PayloadError::Header(name.chars().take(60).collect());
             let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| refused())?;
             let value = HeaderValue::from_str(value).map_err(|_| refused())?;
-            if NOT_YOURS.contains(&name) || name.as_str().starts_with("proxy-") {
+            if CONNECTION_HEADERS.contains(&name) || name.as_str().starts_with("proxy-") {
                 return Err(refused());
             }
             headers.insert(name, value);
@@ -178,22 +178,24 @@ impl Ask {
         Ok(headers)
     }
 
-    /// Its body.
-    pub(super) fn body(&self) -> Result<Bytes, AskError> {
+    /// The body.
+    pub(super) fn body(&self) -> Result<Bytes, PayloadError> {
         match (&self.body, &self.body_base64) {
-            (Some(_), Some(_)) => Err(AskError::Body("name either `body` or `body_base64`")),
+            (Some(_), Some(_)) => {
+                Err(PayloadError::Body("give either `body` or `body_base64`, not both"))
+            }
             (Some(Value::String(text)), None) => Ok(text.clone().into()),
             (Some(value), None) => Ok(value.to_string().into()),
             (None, Some(text)) => match BASE64.decode(text.as_bytes()) {
                 Ok(bytes) => Ok(bytes.into()),
-                Err(_) => Err(AskError::Body("`body_base64` is not base64")),
+                Err(_) => Err(PayloadError::Body("`body_base64` is not base64")),
             },
             (None, None) => Ok(Bytes::new()),
         }
     }
 }
 
-/// What a request is aimed at.
+/// The target of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target<'a> {
     Path(&'a str),
@@ -207,7 +209,7 @@ mod tests {
 
     #[track_caller]
     fn check(payload: &str, expected: &str) {
-        let ask = Ask::read(payload.as_bytes());
+        let ask = RequestPayload::read(payload.as_bytes());
         let problem = ask.and_then(|ask| {
             ask.target()?;
             ask.method()?;
@@ -230,21 +232,21 @@ mod tests {
             r#"{"path": "/", "methd": "GET"}"#,
             "the payload is not a valid request: unknown field `methd`",
         );
-        check("{}", "name either `path` or `url`");
-        check(r#"{"path": "/", "url": "http://a"}"#, "name either `path` or `url`");
+        check("{}", "give either `path` or `url`");
+        check(r#"{"path": "/", "url": "http://a"}"#, "give either `path` or `url`");
         check(r#"{"path": "item"}"#, "`path` must start with `/`");
         check(r#"{"path": "/", "method": "CONNECT"}"#, "`CONNECT` is not an HTTP method");
         check(r#"{"path": "/", "method": "G T"}"#, "`G T` is not an HTTP method");
         check(r#"{"path": "/", "headers": {"host": "evil"}}"#, "the header `host` cannot be sent");
         check(r#"{"path": "/", "headers": {"a": "b\r\nc: d"}}"#, "the header `a` cannot be sent");
-        check(r#"{"path": "/", "body": "a", "body_base64": "YQ=="}"#, "name either `body`");
+        check(r#"{"path": "/", "body": "a", "body_base64": "YQ=="}"#, "give either `body`");
         check(r#"{"path": "/", "body_base64": "?"}"#, "`body_base64` is not base64");
     }
 
     #[test]
     fn a_text_is_sent_as_it_is_and_anything_else_as_json() {
         let body = |payload: &str| {
-            Ask::read(payload.as_bytes()).expect("a request").body().expect("a body")
+            RequestPayload::read(payload.as_bytes()).expect("a request").body().expect("a body")
         };
         assert_eq!(body(r#"{"body": "a b"}"#), "a b");
         assert_eq!(body(r#"{"body": {"a": [1]}}"#), r#"{"a":[1]}"#);
@@ -254,7 +256,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_payload_is_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            if let Err(error) = Ask::read(&bytes) {
+            if let Err(error) = RequestPayload::read(&bytes) {
                 prop_assert!(error.to_string().len() < 500);
             }
         }

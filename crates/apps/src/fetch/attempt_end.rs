@@ -1,4 +1,4 @@
-//! What one attempt came to, and what the engine is told of it.
+//! The end of one attempt, and its verdict for the engine.
 
 use std::io;
 
@@ -12,11 +12,11 @@ use super::segments;
 use super::task::{Saved, Task};
 use crate::http::{HttpError, NotSent, Origin, Refusal};
 
-/// What one attempt came to.
-pub(super) enum Came {
+/// The end of one attempt.
+pub(super) enum AttemptEnd {
     Saved(Box<Saved>),
     Moved(Box<Task>, Url),
-    /// The file is large: its other pieces come by jobs of their own.
+    /// The file is large: jobs of their own fetch its other pieces.
     Split(Box<Task>),
     Refused(Refusal),
     Failed(Failure),
@@ -24,34 +24,34 @@ pub(super) enum Came {
     Late,
 }
 
-impl From<HttpError> for Came {
-    fn from(error: HttpError) -> Came {
-        Came::Failed(error.failure())
+impl From<HttpError> for AttemptEnd {
+    fn from(error: HttpError) -> AttemptEnd {
+        AttemptEnd::Failed(error.failure())
     }
 }
 
-impl From<NotSent> for Came {
-    fn from(not_sent: NotSent) -> Came {
+impl From<NotSent> for AttemptEnd {
+    fn from(not_sent: NotSent) -> AttemptEnd {
         match not_sent {
-            NotSent::Late(_) => Came::Late,
+            NotSent::Late(_) => AttemptEnd::Late,
             NotSent::Failed(error) => error.into(),
         }
     }
 }
 
-impl From<SaveError> for Came {
-    fn from(error: SaveError) -> Came {
+impl From<SaveError> for AttemptEnd {
+    fn from(error: SaveError) -> AttemptEnd {
         match error {
             SaveError::Disk(error) => error.into(),
             SaveError::Exists(_) => permanent("exists", &error.to_string()),
             SaveError::Archive(_) => permanent("disk", &error.to_string()),
-            SaveError::Ending => Came::Failed(Failure::transient("ending")),
+            SaveError::Ending => AttemptEnd::Failed(Failure::transient("ending")),
         }
     }
 }
 
-impl From<io::Error> for Came {
-    fn from(error: io::Error) -> Came {
+impl From<io::Error> for AttemptEnd {
+    fn from(error: io::Error) -> AttemptEnd {
         if let Some(Errno::MFILE | Errno::NFILE) = Errno::from_io_error(&error) {
             let message = "too many open files: raise `ulimit -n`, or lower `--jobs`";
             return transient("open_files", message);
@@ -61,29 +61,29 @@ impl From<io::Error> for Came {
     }
 }
 
-pub(super) fn permanent(class: &str, message: &str) -> Came {
-    Came::Failed(Failure::permanent(class).because(message))
+pub(super) fn permanent(class: &str, message: &str) -> AttemptEnd {
+    AttemptEnd::Failed(Failure::permanent(class).because(message))
 }
 
-pub(super) fn transient(class: &str, message: &str) -> Came {
-    Came::Failed(Failure::transient(class).because(message))
+pub(super) fn transient(class: &str, message: &str) -> AttemptEnd {
+    AttemptEnd::Failed(Failure::transient(class).because(message))
 }
 
-impl Came {
+impl AttemptEnd {
     pub(super) fn into_work(self) -> Work {
         match self {
-            Came::Saved(saved) => Outcome::done(saved),
-            Came::Moved(task, url) => {
+            AttemptEnd::Saved(saved) => Outcome::done(saved),
+            AttemptEnd::Moved(task, url) => {
                 let lane = Origin::of(&url).expect("a redirect leads to http or https").lane();
                 Outcome::moved(&lane, Some(&serde_json::value::to_raw_value(&task)?))
             }
-            Came::Split(task) => {
+            AttemptEnd::Split(task) => {
                 let payload = serde_json::value::to_raw_value(&task)?;
                 Outcome::moved(segments::LANE, Some(&payload))
             }
-            Came::Refused(refusal) => refusal.into_work(),
-            Came::Failed(failure) => Err(Failed::of(failure)),
-            Came::Late => Err(Late.into()),
+            AttemptEnd::Refused(refusal) => refusal.into_work(),
+            AttemptEnd::Failed(failure) => Err(Failed::of(failure)),
+            AttemptEnd::Late => Err(Late.into()),
         }
     }
 }

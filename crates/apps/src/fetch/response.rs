@@ -1,10 +1,10 @@
-//! What an answer's headers say about the bytes that it holds.
+//! Response headers about ranges and versions of a file.
 
 use hyper::header::{CONTENT_RANGE, ETAG, HeaderMap, LAST_MODIFIED};
 
 use super::task::Version;
 
-/// The bytes that a partial answer holds.
+/// The range of bytes in a partial response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Range {
     pub(super) from: u64,
@@ -13,7 +13,7 @@ pub(super) struct Range {
     pub(super) total: Option<u64>,
 }
 
-/// Reads `content-range`; nothing if it is missing or contradicts itself.
+/// Reads `Content-Range`; `None` if it is missing or contradicts itself.
 pub(super) fn content_range(headers: &HeaderMap) -> Option<Range> {
     let text = headers.get(CONTENT_RANGE)?.to_str().ok()?;
     let (range, total) = text.trim().strip_prefix("bytes")?.trim_start().split_once('/')?;
@@ -28,12 +28,12 @@ pub(super) fn content_range(headers: &HeaderMap) -> Option<Range> {
     sound.then_some(range)
 }
 
-/// Whether a refused range says that the file has no bytes at all.
+/// Returns `true` if a refused range says that the file is empty.
 pub(super) fn is_empty(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_RANGE).is_some_and(|value| value == "bytes */0")
 }
 
-/// What the answer says about the version that it holds.
+/// The version of the file that a response names.
 pub(super) fn version(headers: &HeaderMap) -> Version {
     let text = |name| {
         let value = headers.get(name)?.to_str().ok()?;
@@ -43,7 +43,7 @@ pub(super) fn version(headers: &HeaderMap) -> Version {
 }
 
 impl Version {
-    /// A validator that changes with every byte; weak ones promise less.
+    /// A strong validator: it changes with every byte, which weak ones do not promise.
     pub(super) fn strong(&self) -> Option<&str> {
         let etag = self.etag.as_deref()?;
         let quoted = etag.len() >= 2 && etag.starts_with('"') && etag.ends_with('"');

@@ -1,7 +1,7 @@
 //! Commands: the kind `command`, programs of the configuration that a payload may name.
 //!
-//! A payload names a command and gives it an input. The configuration alone says which program runs:
-//! no part of a payload reaches an argument or a shell.
+//! A payload names a command and gives it an input. The configuration alone says which program
+//! runs: no part of a payload reaches an argument or a shell.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -103,8 +103,8 @@ impl CommandPayload {
 }
 
 impl Commands {
-    /// Replaces the commands. A command that is no longer configured takes no new jobs, but still runs
-    /// for jobs that wait. No program sees the variables in `hidden`: they hold secrets.
+    /// Replaces the commands. A command that is no longer configured takes no new jobs, but still
+    /// runs for jobs that wait. No program sees the variables in `hidden`: they hold secrets.
     pub fn renew(&self, commands: BTreeMap<String, CommandTask>, hidden: &[String]) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         for (task, offered) in known.values_mut() {
@@ -176,7 +176,8 @@ impl Worker for CommandWorker {
         let read = self.commands.read(call.payload_bytes(), |_| true);
         let (parsed, task) = read.map_err(|error| Failed::of(error.into()))?;
         let run = Run {
-            // One note for all attempts of a call, so that each ends what the one before left running.
+            // One note for all attempts of a call, so that each ends what the one before left
+            // running.
             group_note: group_note(&format!("command/{}.{}", call.id().job, call.id().index)),
             own_note: true,
             output_note: None,
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_payload_is_said_before_it_is_accepted() {
+    fn invalid_payloads_are_refused_before_a_job_is_accepted() {
         check(r#"{"command": "crawl"}"#, "fine");
         check(r#" {"command": "crawl", "input": {"a": [1, null, "ä"]}}"#, "fine");
         check(r#"{"command": "crawl", "input": null}"#, "fine");
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn an_input_may_have_64_kib_and_no_byte_more() {
+    fn an_input_may_have_64_kib_at_most() {
         let payload =
             |size: usize| format!(r#"{{"command": "crawl", "input": "{}"}}"#, "x".repeat(size - 2));
         check(&payload(LARGEST_INPUT), "fine");
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn of_very_many_commands_some_are_told() {
+    fn of_very_many_commands_some_are_listed() {
         let told = |count: usize| {
             let names: Vec<String> = (0..count).map(|number| format!("c{number:02}")).collect();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();

@@ -38,8 +38,8 @@ impl Kind {
 
     /// Lets callers submit jobs of this kind.
     ///
-    /// `check` validates a payload on a lane, without I/O, before a job is accepted. `T` describes the
-    /// payload in the OpenAPI document, under the name `schema`.
+    /// `check` validates a payload on a lane, without I/O, before a job is accepted. `T` describes
+    /// the payload in the OpenAPI document, under the name `schema`.
     #[must_use]
     pub fn for_callers<T: ToSchema>(
         mut self,

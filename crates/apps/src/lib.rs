@@ -1,8 +1,8 @@
 //! The tools of Paceline, their kinds of jobs, and the code that they share.
 //!
 //! A [`Tool`] is one folder here: its kinds, its routes under the daemon, its metrics. Its
-//! configuration section and its subcommand are one folder in `cli`. A [`Kind`] is one value: a name,
-//! a worker and, if callers may submit it, the check and the schema of its payload.
+//! configuration section and its subcommand are one folder in `cli`. A [`Kind`] is one value: a
+//! name, a worker and, if callers may submit it, the check and the schema of its payload.
 
 // Tools.
 pub mod fetch;

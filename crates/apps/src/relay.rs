@@ -1,8 +1,8 @@
 //! The relay: requests of programs that cannot be changed, forwarded at the pace of their lane.
 //!
 //! A relayed request is a job like any other, so it keeps all limits and is written before it is
-//! sent. Its request and response bodies are streams that live in this process only, so a crash ends
-//! it: the job fails, and the client sees that the connection is gone.
+//! sent. Its request and response bodies are streams that live in this process only, so a crash
+//! ends it: the job fails, and the client sees that the connection is gone.
 
 mod ahead;
 mod queued;

@@ -1,4 +1,4 @@
-//! The start of an attempt at the wire: what is stamped, what is charged, and what is kept.
+//! The start of an attempt: its stamp, its charge, and connections that are kept.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
@@ -15,15 +15,15 @@ use paceline_apps::http::{Client, Patience, Upload};
 use tokio::net::{TcpSocket, TcpStream};
 use url::Url;
 
-/// Longer than a reservation is good for.
+/// Longer than a reservation is valid.
 const TOO_LONG: Duration = Duration::from_millis(150);
 
-/// Asks one address, and remembers when it began to connect.
+/// Connects to one address, and records when it began.
 struct Asking {
     client: Client,
     url: Url,
     dialled: Arc<Mutex<Vec<Instant>>>,
-    /// The first attempt begins this much late.
+    /// The delay of the first attempt.
     stall: Duration,
 }
 
@@ -145,10 +145,10 @@ async fn l4_a_connect_that_fails_is_charged_and_is_a_failure_of_its_lane() {
 }
 
 #[tokio::test]
-async fn l4_a_connect_that_nobody_answers_fails_its_call_though_each_dial_ends_too_late() {
+async fn l4_a_connect_without_response_fails_its_call_though_each_dial_ends_too_late() {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
-    // The kernel lets so many connections wait, and answers no other.
+    // The kernel queues a limited number of connections, and does not respond to others.
     let listener = socket.listen(1).expect("it listens");
     let address = listener.local_addr().expect("bound");
     let mut waiting = Vec::new();

@@ -1,4 +1,4 @@
-//! The kind `command` with real processes: what is run, what it is told, what is left of it.
+//! The kind `command` with real processes: programs, their input, and leftovers.
 
 use std::fs;
 use std::path::Path;
@@ -12,11 +12,11 @@ use paceline_apps::command::{COMMAND_KIND, CommandTask, CommandWorker, Commands,
 use paceline_apps::program::Program;
 use serde_json::{Value, json};
 
-/// Nothing here takes so long; a test that waits for it has failed.
+/// A test that waits for longer has failed.
 const FOREVER: Duration = Duration::from_mins(1);
 
-/// Commands that are scripts for `sh`; the one named `slow` has little time, and the exit code 4 says
-/// that there is nothing.
+/// Commands that are scripts for `sh`. The one named `slow` has little time, and the exit code 4
+/// means an empty outcome.
 fn builder(builder: Builder, directory: &Path, scripts: &[(&str, &str)]) -> Builder {
     let task = |(name, script): &(&str, &str)| {
         let run = ["sh", "-c", script].map(String::from).to_vec();
@@ -59,7 +59,7 @@ fn failure(report: &Report) -> Failure {
     }
 }
 
-/// Processes whose command line has this word in it.
+/// Processes whose command line contains this word.
 fn runs(word: &str) -> usize {
     let entries = fs::read_dir("/proc").expect("processes").filter_map(Result::ok);
     let lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
@@ -67,7 +67,7 @@ fn runs(word: &str) -> usize {
 }
 
 #[tokio::test]
-async fn what_a_command_says_is_its_answer() {
+async fn the_output_of_a_command_is_its_value() {
     let directory = tempfile::tempdir().expect("a directory");
     let scripts = [
         ("hello", r#"printf 'a\n\377 "b"'; echo c >&2"#),
@@ -106,11 +106,11 @@ async fn an_input_is_handed_over_as_it_is_and_never_run() {
 }
 
 #[tokio::test]
-async fn how_a_command_ends_is_what_its_call_came_to() {
+async fn the_end_of_a_command_decides_its_outcome() {
     let directory = tempfile::tempdir().expect("a directory");
     let scripts = [
         ("fails", "echo no luck; exit 3"),
-        ("nothing", "echo nobody hears this; exit 4"),
+        ("nothing", "echo not reported; exit 4"),
         ("killed", "kill -9 $$"),
         ("slow", "sleep 1000"),
     ];
@@ -134,7 +134,7 @@ async fn how_a_command_ends_is_what_its_call_came_to() {
 }
 
 const CHILD: &str = "PACELINE_TEST_COMMAND_CHILD";
-/// Runs without end the first time, and is over at once the second.
+/// Runs for ever the first time, and exits at once the second.
 const TWICE: &str = "echo up >> log; [ -e again ] && exit 0; sleep 1000";
 
 fn restarted(directory: &Path) -> Paceline {
@@ -144,7 +144,7 @@ fn restarted(directory: &Path) -> Paceline {
     builder(store, directory, &[("twice", &script)]).start().expect("a store")
 }
 
-/// Not a test by itself: the process that the next one kills.
+/// Not a test by itself: the process that the next test kills.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_child_runs_a_command_until_it_is_killed() {
     let Ok(directory) = std::env::var(CHILD) else { return };
@@ -153,7 +153,7 @@ async fn the_child_runs_a_command_until_it_is_killed() {
 }
 
 #[tokio::test]
-async fn what_a_killed_process_left_of_a_command_is_ended_before_it_is_run_again() {
+async fn a_command_that_a_killed_process_left_is_ended_before_it_runs_again() {
     let directory = tempfile::tempdir().expect("a directory");
     let (path, log) = (directory.path(), directory.path().join("log"));
     let said = || fs::read_to_string(&log).unwrap_or_default();
@@ -171,7 +171,7 @@ async fn what_a_killed_process_left_of_a_command_is_ended_before_it_is_run_again
     child.wait().expect("gone");
     let mark = path.display().to_string();
     // Two while the shell forks.
-    assert!(runs(&mark) > 0, "nobody ended the program when its parent was killed");
+    assert!(runs(&mark) > 0, "the program still runs after its parent was killed");
     fs::write(path.join("again"), "").expect("written");
     let pace = restarted(path);
     tokio::time::timeout(FOREVER, pace.idle()).await.expect("soon").expect("it runs");

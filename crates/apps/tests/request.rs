@@ -1,4 +1,4 @@
-//! The kind `http` over a real socket: requests as data, answers as data.
+//! The kind `http` over a real socket: requests and responses as data.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,7 +12,7 @@ use paceline_apps::http::proxy::Proxies;
 use paceline_apps::request::{Endpoint, Endpoints, HTTP_KIND, HttpWorker};
 use serde_json::{Value, json};
 
-/// A request as the server saw it: its first line, its headers in small letters, its body.
+/// A request as the server received it: first line, headers in lower case, body.
 #[derive(Debug)]
 struct Seen {
     line: String,
@@ -20,7 +20,7 @@ struct Seen {
     body: String,
 }
 
-/// A server that answers by a script. Every connection is for one request.
+/// A server that responds by a script, one request per connection.
 struct Server {
     address: String,
     seen: Receiver<Seen>,
@@ -68,7 +68,7 @@ fn reply(status: &str, headers: &str, body: &str) -> String {
     )
 }
 
-/// An engine whose lanes are at these addresses; one without an address is anywhere.
+/// An engine with lanes at these URLs; a lane without a URL accepts any.
 fn engine(lanes: &[(&str, Option<&str>)]) -> Paceline {
     let endpoints = Endpoints::default();
     let place = |url: Option<&str>| Endpoint {
@@ -112,7 +112,7 @@ fn class(report: &Report) -> String {
 }
 
 #[tokio::test]
-async fn a_request_is_sent_as_it_was_described_and_its_answer_is_kept() {
+async fn a_request_is_sent_as_described_and_its_response_is_kept() {
     let server = server(|_| reply("201 Created", "x-a: b\r\n", "{\"id\": 1}"));
     let pace = engine(&[("shop", Some(&format!("{}/v1", server.address)))]);
     let payload = json!({
@@ -133,7 +133,7 @@ async fn a_request_is_sent_as_it_was_described_and_its_answer_is_kept() {
 }
 
 #[tokio::test]
-async fn answers_mean_what_their_status_says_or_what_the_caller_expects() {
+async fn responses_mean_what_their_status_says_or_what_the_caller_expects() {
     let server = server(|seen| match seen.line.split(' ').nth(1) {
         Some("/none") => reply("404 Not Found", "", ""),
         Some("/bad") => reply("403 Forbidden", "", ""),
@@ -152,7 +152,7 @@ async fn answers_mean_what_their_status_says_or_what_the_caller_expects() {
 }
 
 #[tokio::test]
-async fn l6_a_service_that_says_when_to_come_again_closes_its_lane() {
+async fn l6_an_upstream_with_retry_after_closes_its_lane() {
     let server = server(|_| reply("429 Too Many Requests", "retry-after: 100\r\n", ""));
     let pace = engine(&[("shop", Some(&server.address))]);
     let job = Job::new(HTTP_KIND, &json!({ "path": "/" })).on(["shop"]).max_wait("1s");
@@ -202,7 +202,7 @@ async fn a_private_address_is_asked_only_on_a_lane_whose_url_it_is() {
 }
 
 #[tokio::test]
-async fn a_payload_that_cannot_be_meant_is_a_failure_that_says_so() {
+async fn an_invalid_payload_is_a_failure_that_says_so() {
     let pace = engine(&[("shop", Some("http://127.0.0.1:9"))]);
     for payload in
         [json!({}), json!({ "url": "http://127.0.0.1:10/" }), json!({ "path": "/", "x": 1 })]

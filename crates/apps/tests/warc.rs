@@ -1,4 +1,4 @@
-//! What the tools that archives use say of our WARC files.
+//! WARC files of this program, checked with common archive tools.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,7 +13,7 @@ use jiff::{Timestamp, ToSpan as _};
 use paceline_apps::fetch::warc::{Exchange, Options, Truncated, Writer, surt};
 use url::Url;
 
-/// A stream of numbers that is the same in every run.
+/// A reproducible stream of numbers.
 struct Numbers(u64);
 
 impl Numbers {
@@ -170,7 +170,7 @@ fn files(directory: &Path) -> Vec<String> {
     files
 }
 
-/// Asks both tools about all files of a directory whose index is given.
+/// Runs both tools on all files of a directory with this index.
 #[track_caller]
 fn check(directory: &Path, index: &Path) {
     let files = files(directory);
@@ -191,7 +191,7 @@ fn check(directory: &Path, index: &Path) {
 
 #[test]
 #[ignore = "needs warcio and cdxj-indexer: ./test installs them"]
-fn the_tools_of_archives_find_nothing_wrong_and_index_the_same() {
+fn archive_tools_find_no_error_and_make_the_same_index() {
     let directory = tempfile::tempdir().expect("a directory");
     let answers = odd_answers();
     write(directory.path(), "odd", &answers, 300_000);

@@ -25,7 +25,8 @@ pub struct Token {
     pub role: Role,
 }
 
-/// The SHA-256 of a token, in lower-case base16. Tokens are random and long: no salt, no stretching.
+/// The SHA-256 of a token, in lower-case base16. Tokens are random and long: no salt, no
+/// stretching.
 pub fn digest(token: &str) -> String {
     HEXLOWER.encode(&Sha256::digest(token.as_bytes()))
 }
@@ -102,8 +103,8 @@ impl Access {
         Err(Problem::new(StatusCode::UNAUTHORIZED, "token", detail))
     }
 
-    /// The token that a header holds, in any of its forms. All tokens are compared, each in constant
-    /// time, so that timing reveals nothing.
+    /// The token that a header holds, in any of its forms. All tokens are compared, each in
+    /// constant time, so that timing reveals nothing.
     fn find(&self, said: &str) -> Option<&Token> {
         let given = match said.split_once(' ') {
             Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim().into(),

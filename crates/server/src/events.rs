@@ -35,11 +35,11 @@ pub(crate) struct From {
 
 /// Streams events.
 ///
-/// Server-sent events: `accepted`, `started`, `settled`, `finished` and `closed`, each with a number
-/// in `id`, sent after it is durable. `lane` is the state of a lane, sent at most twice a second and
-/// without a number. A stream begins with `ready`. With `Last-Event-ID` it continues after that
-/// event. `resync` means that some events in between are no longer kept: read the current state from
-/// the API, then continue.
+/// Server-sent events: `accepted`, `started`, `settled`, `finished` and `closed`, each with a
+/// number in `id`, sent after it is durable. `lane` is the state of a lane, sent at most twice a
+/// second and without a number. A stream begins with `ready`. With `Last-Event-ID` it continues
+/// after that event. `resync` means that some events in between are no longer kept: read the
+/// current state from the API, then continue.
 #[utoipa::path(
     get, path = "/events", tag = "events",
     params(From, ("Last-Event-ID" = Option<u64>, Header, description = "The number of the last event that the client received")),

@@ -25,8 +25,8 @@ pub(crate) struct JobForm {
     lanes: Option<Vec<String>>,
     /// Lanes to ask stage by stage: a stage starts only if the one before did not settle the job.
     stages: Option<Vec<Vec<String>>>,
-    /// The input of the worker. For `http`: a request, as `HttpPayload` describes it. For `command`:
-    /// `{"command": "NAME", "input": ...}`.
+    /// The input of the worker. For `http`: a request, as `HttpPayload` describes it. For
+    /// `command`: `{"command": "NAME", "input": ...}`.
     #[schema(value_type = Option<Object>, example = json!({"method": "GET", "path": "/item/1"}))]
     payload: Option<Box<RawValue>>,
     #[schema(value_type = Option<PriorityWord>)]

@@ -83,8 +83,8 @@ pub(crate) struct Page {
 
 /// Lists jobs.
 ///
-/// In the order of their numbers, without the values of their calls. A page may have fewer jobs than
-/// `limit` although `next` is set.
+/// In the order of their numbers, without the values of their calls. A page may have fewer jobs
+/// than `limit` although `next` is set.
 #[utoipa::path(
     get, path = "/jobs", tag = "jobs", params(Wanted),
     responses((status = 200, description = "A page of jobs", body = JobPage)),

@@ -263,7 +263,8 @@ pub(crate) async fn resume(
     one(&shared, &name).await
 }
 
-/// Resets a lane: ends its cooldown and clears its failures and learned gaps. Its limits still hold.
+/// Resets a lane: ends its cooldown and clears its failures and learned gaps. Its limits still
+/// hold.
 #[utoipa::path(
     post, path = "/lanes/{name}/reset", tag = "lanes",
     params(("name" = String, Path, description = "The lane's name")),

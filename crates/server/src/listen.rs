@@ -169,7 +169,8 @@ struct Streaming {
 const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
     cache-control: no-store\r\nconnection: close\r\n\r\n";
 
-/// Sends events until the client disconnects or stalls, the access rules change, or the engine ends.
+/// Sends events until the client disconnects or stalls, the access rules change, or the engine
+/// ends.
 async fn stream(
     streaming: Streaming,
     mut closed: watch::Receiver<()>,

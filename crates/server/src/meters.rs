@@ -139,8 +139,8 @@ impl Meters {
         self.counter("paceline_http_requests_total", labels).increment(1);
     }
 
-    /// Gives labels to all configured lanes. Lanes of templates share the remaining labels, for as long
-    /// as they exist.
+    /// Gives labels to all configured lanes. Lanes of templates share the remaining labels, for as
+    /// long as they exist.
     fn label_lanes(&self, lanes: &[LaneStatus]) {
         let mut known = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         let there: BTreeSet<&str> = lanes.iter().map(|lane| &*lane.name).collect();
@@ -148,7 +148,8 @@ impl Meters {
         known.extend(lanes.iter().filter(|lane| !lane.made).map(|lane| lane.name.to_string()));
     }
 
-    /// The label of a lane. Templates may make any number of lanes: beyond the limit they share `other`.
+    /// The label of a lane. Templates may make any number of lanes: beyond the limit they share
+    /// `other`.
     fn lane(&self, name: &str) -> Label {
         let mut known = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         if known.contains(name) || known.len() < MOST_LANES {

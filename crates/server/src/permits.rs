@@ -1,9 +1,10 @@
 //! Permits, for programs that make their own calls: a turn on a lane, charged and durable.
 //!
 //! A permit is a job whose worker waits until the permit's holder reports the result. It outlives
-//! this process: the next one keeps its slot and accepts its settlement. A permit that is not settled
-//! within its `ttl` counts as unknown, and its slot is free again: the daemon cannot know whether the
-//! call is over. This is the one exception to the rule that a slot is held to the real end (L5).
+//! this process: the next one keeps its slot and accepts its settlement. A permit that is not
+//! settled within its `ttl` counts as unknown, and its slot is free again: the daemon cannot know
+//! whether the call is over. This is the one exception to the rule that a slot is held to the real
+//! end (L5).
 
 mod desk;
 

@@ -32,8 +32,8 @@ use paceline_apps::api::{Handle, Problem, shown};
 pub struct Terms {
     /// Hosts, tokens and roles.
     pub access: Access,
-    /// The largest request body, in bytes. All bodies together take at most eight times as much, those
-    /// below 16 KiB not counted.
+    /// The largest request body, in bytes. All bodies together take at most eight times as much,
+    /// those below 16 KiB not counted.
     pub max_body: usize,
 }
 

@@ -37,8 +37,9 @@ pub(crate) struct Admissions {
 
 /// Submits jobs.
 ///
-/// The body is one job, or a list of jobs that are accepted in one commit. An accepted job is durable.
-/// In a list, each job is accepted or refused by itself; a refused single job gives a problem response.
+/// The body is one job, or a list of jobs that are accepted in one commit. An accepted job is
+/// durable. In a list, each job is accepted or refused by itself; a refused single job gives a
+/// problem response.
 #[utoipa::path(
     post, path = "/jobs", tag = "jobs",
     request_body(content = Jobs, content_type = "application/json"),
@@ -140,8 +141,8 @@ async fn admit(
     Ok(each.collect())
 }
 
-/// Added to the deadline of a repeated request. The job does not keep that deadline, so this request
-/// has to watch it.
+/// Added to the deadline of a repeated request. The job does not keep that deadline, so this
+/// request has to watch it.
 const GRACE: Duration = Duration::from_millis(100);
 
 /// The admissions of the first request with this key.
@@ -162,7 +163,8 @@ fn again(shared: &Shared, body: &[u8], known: Remembered, pass: &Pass) -> ApiRes
     Ok(each.map(|told| told.unwrap_or_else(Admitted::refused)).collect())
 }
 
-/// Waits for reports, each until its caller's deadline at most. Returns `true` if all jobs are reported.
+/// Waits for reports, each until its caller's deadline at most. Returns `true` if all jobs are
+/// reported.
 async fn attend(
     shared: &Shared,
     told: &mut [Admitted],

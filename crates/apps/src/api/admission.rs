@@ -33,8 +33,8 @@ pub struct Admitted {
     pub time_limit: Option<Duration>,
 }
 
-/// `accepted`: a new job. `joined`: an unfinished job is the same work. `replaced`: a waiting job has
-/// the new payload. `refused`: no job was made or changed.
+/// `accepted`: a new job. `joined`: an unfinished job is the same work. `replaced`: a waiting job
+/// has the new payload. `refused`: no job was made or changed.
 #[derive(ToSchema)]
 #[schema(rename_all = "snake_case")]
 pub enum AdmissionWord {

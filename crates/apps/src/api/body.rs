@@ -17,8 +17,8 @@ use super::problem::{ApiResult, Problem};
 const WITHIN: Duration = Duration::from_secs(30);
 /// Memory for all bodies, in bodies of the largest size.
 const AT_ONCE: usize = 8;
-/// Room is counted in steps of this. The first step is free: connections are bounded themselves, and
-/// small requests must not wait for large ones.
+/// Room is counted in steps of this. The first step is free: connections are bounded themselves,
+/// and small requests must not wait for large ones.
 const STEP: usize = 16 << 10;
 /// The `Retry-After` of a body that found no room: other bodies leave soon.
 const SOON: Duration = Duration::from_secs(1);

@@ -23,8 +23,8 @@ pub struct JobDoc {
     answer: AnswerWord,
     /// The calls of a finished job, lane by lane.
     calls: Vec<CallDoc>,
-    /// `true`: the deadline of this request has passed, and the job continues for other callers. This
-    /// is its state at that deadline.
+    /// `true`: the deadline of this request has passed, and the job continues for other callers.
+    /// This is its state at that deadline.
     #[schema(required = false)]
     partial: bool,
     #[schema(required = false)]

@@ -17,8 +17,8 @@ use super::moment::stamp;
 /// The `Retry-After` of a response that knows no moment. Without the header, clients retry at once.
 const UNKNOWN: Duration = Duration::from_secs(30);
 
-/// The reason of a request that would not wait for a paused lane. Its response has no `Retry-After`:
-/// only an operator ends a pause.
+/// The reason of a request that would not wait for a paused lane. Its response has no
+/// `Retry-After`: only an operator ends a pause.
 const PAUSED: &str = "paused";
 
 /// The reason of a job for which there is no room. Without a moment, the lane is paused or full of

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_checksum_is_told_why() {
+    fn invalid_checksums_are_explained() {
         check("abc", "`abc` is not a checksum: write `sha-256=HEX`");
         check("", "`` is not a checksum: write `sha-256=HEX`");
         check("sha-256=abc", "`sha-256` has 64 hex digits, not 3");

@@ -44,8 +44,8 @@ pub(super) fn split(path: &str) -> (&str, &str) {
 }
 
 impl Directory {
-    /// Opens the directory, and makes it if it is missing. The path itself may lead through links: the
-    /// user chose it.
+    /// Opens the directory, and makes it if it is missing. The path itself may lead through links:
+    /// the user chose it.
     pub(super) fn open(path: &Path) -> io::Result<Directory> {
         std::fs::create_dir_all(path)?;
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;

@@ -76,8 +76,8 @@ impl<R: BufRead> Items<R> {
         item.map_err(|what| self.mistake(line.number, what))
     }
 
-    /// An entry with the options below it. Options of an invalid entry are skipped with it: otherwise
-    /// each would be an error of its own.
+    /// An entry with the options below it. Options of an invalid entry are skipped with it:
+    /// otherwise each would be an error of its own.
     fn with_options(&mut self, first: Line) -> Result<Item, Mistake> {
         if first.indented {
             return self.one_line(first, |_| Err(uris::ORPHAN.to_owned()));

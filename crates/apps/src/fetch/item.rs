@@ -166,14 +166,14 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_host_is_told_what_to_write() {
+    fn a_bare_host_is_an_error_with_a_suggestion() {
         for bare in ["example.org/x", "example.org:80/x", "localhost:8080", "www", "[::1]:80/x"] {
             check(bare, &format!("`{bare}` has no scheme: write `https://{bare}`"));
         }
     }
 
     #[test]
-    fn what_cannot_be_fetched_is_told_why() {
+    fn urls_that_cannot_be_fetched_are_explained() {
         check(" ", "the URL is empty: write one such as `https://example.org/file.iso`");
         check("ftp://example.org/x", "`ftp` cannot be fetched: only http and https can");
         check("magnet:?xt=urn:btih:0", "`magnet` cannot be fetched: only http and https can");

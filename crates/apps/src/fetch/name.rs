@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_windows_drops_or_reserves_is_changed() {
+    fn names_that_windows_drops_or_reserves_are_changed() {
         check(&[
             ("a*?\"<>|b", "a______b"),
             (" a. . ", "a"),

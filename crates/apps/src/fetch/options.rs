@@ -28,8 +28,8 @@ pub struct Options {
     pub jobs: NonZeroU32,
     /// The default limits of a host.
     pub host: Limits,
-    /// How many of these may go to hosts that already have a request in flight. The rest is kept for
-    /// other hosts, so that hosts that hang delay no others.
+    /// How many of these may go to hosts that already have a request in flight. The rest is kept
+    /// for other hosts, so that hosts that hang delay no others.
     pub beside: NonZeroU32,
     /// Lanes of hosts, and templates, by name.
     pub lanes: Vec<(String, Limits)>,
@@ -37,8 +37,8 @@ pub struct Options {
     pub groups: Vec<(String, GroupLimits)>,
     /// Retries per file.
     pub retries: u16,
-    /// The longest wait for a closed host. A file whose host stays closed for longer is left for another
-    /// run.
+    /// The longest wait for a closed host. A file whose host stays closed for longer is left for
+    /// another run.
     pub max_wait: Span,
     /// The time after which the run ends, finished or not.
     pub deadline: Option<Duration>,

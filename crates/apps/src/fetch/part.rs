@@ -13,8 +13,8 @@ use tokio::task::JoinHandle;
 use super::checksum::{Algorithm, Checksum, Hasher};
 use super::directory::{Folder, LEFT_OVER, create, create_private, existing, length, remove};
 
-/// Files up to this length stay in memory until they are complete. The thread that names them writes
-/// them.
+/// Files up to this length stay in memory until they are complete. The thread that names them
+/// writes them.
 const SMALL: usize = 32 << 10;
 /// Shorter files get no note: they are fetched anew.
 pub(super) const RESUMED_FROM: u64 = 64 << 10;
@@ -67,7 +67,8 @@ pub(super) struct Part {
     /// The note on disk, if there is one.
     pub(super) note: Option<Note>,
     algorithm: Option<Algorithm>,
-    /// The hash so far, if all bytes were hashed as they came. A resumed file is read again at its end.
+    /// The hash so far, if all bytes were hashed as they came. A resumed file is read again at its
+    /// end.
     hasher: Option<Hasher>,
     /// The last sync point, and the task that syncs it.
     asked: u64,
@@ -151,8 +152,8 @@ impl Part {
         }
     }
 
-    /// A new file in place of an old one. The note is removed first and the old file is not overwritten,
-    /// so that after a power cut no note describes other bytes than its own.
+    /// A new file in place of an old one. The note is removed first and the old file is not
+    /// overwritten, so that after a power cut no note describes other bytes than its own.
     fn begin(folder: &Folder, id: &str) -> io::Result<File> {
         let name = Part::name(id);
         match create(folder, &name, OFlags::EXCL) {
@@ -419,7 +420,8 @@ mod tests {
         Directory::open(place.path()).and_then(|directory| directory.folder("")).expect("open")
     }
 
-    /// Resumes a partial file with this note, as a kill leaves it, and returns the bytes that are kept.
+    /// Resumes a partial file with this note, as a kill leaves it, and returns the bytes that are
+    /// kept.
     #[track_caller]
     fn check(bytes: usize, note: Note, believed: Option<u64>) {
         let place = tempfile::tempdir().expect("a directory");
@@ -439,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn a_half_file_is_believed_as_far_as_it_is_safe() {
+    fn a_partial_file_is_trusted_as_far_as_it_is_synced() {
         check(100_000, note(200_000), Some(100_000));
         check(100_000, note(50_000), None);
         check(0, note(200_000), None);

@@ -83,8 +83,8 @@ impl Planner {
         hash.finalize().into()
     }
 
-    /// The keys under which a job of an item may exist: its own, that of an entry that names the target,
-    /// as lists of failures do, and that of an entry without target.
+    /// The keys under which a job of an item may exist: its own, that of an entry that names the
+    /// target, as lists of failures do, and that of an entry without target.
     pub(super) fn keys_of(&self, item: &Item, target: &str) -> [Key; 3] {
         let plain = Item { urls: item.urls.clone(), out: None, dir: None, checksum: None };
         let named = Item { out: Some(target.to_string()), ..plain.clone() };

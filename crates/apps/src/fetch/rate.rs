@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn the_rate_holds_over_all_who_pay() {
+    async fn the_rate_holds_over_all_downloads() {
         let rate = ByteRate::new(Some(1_000));
         let start = Instant::now();
         let pay = async || {

@@ -28,7 +28,8 @@ pub struct Manners {
 pub(super) enum Span {
     /// All bytes.
     Whole,
-    /// From the first number to the second, or to the end, of the version with this strong validator.
+    /// From the first number to the second, or to the end, of the version with this strong
+    /// validator.
     Of { from: u64, to: Option<u64>, etag: Option<String> },
 }
 
@@ -41,12 +42,13 @@ pub enum Coding {
     Decode,
 }
 
-/// Headers whose values are no secrets. Any other header may hold one: it goes only to the server it
-/// was meant for, and into no archive.
+/// Headers whose values are no secrets. Any other header may hold one: it goes only to the server
+/// it was meant for, and into no archive.
 const PLAIN: [HeaderName; 4] = [ACCEPT, ACCEPT_LANGUAGE, REFERER, USER_AGENT];
 
 impl Manners {
-    /// Builds requests with the user's headers. Logins and cookies go only to the servers they belong to.
+    /// Builds requests with the user's headers. Logins and cookies go only to the servers they
+    /// belong to.
     pub fn new(
         user_agent: HeaderValue,
         mut headers: Vec<(HeaderName, HeaderValue)>,

@@ -1,4 +1,5 @@
-//! A run: reads the list as fast as there is room, submits jobs in groups, and reports their results.
+//! A run: reads the list as fast as there is room, submits jobs in groups, and reports their
+//! results.
 
 mod earlier;
 

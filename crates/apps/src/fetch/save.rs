@@ -1,5 +1,5 @@
-//! Complete files get their names: synced in groups, renamed, and only then told as done. One
-//! thread does it, so a hundred small files cost the disk one wait and not a hundred.
+//! Gives complete files their names: synced in groups, renamed, and only then reported as saved.
+//! One thread does it, so that a hundred small files cost one sync and not a hundred.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -19,28 +19,27 @@ use super::progress::Progress;
 use super::record::{Archive, Recorded};
 use super::warc::WarcError;
 
-/// Files that wait for the disk at most; a download beyond that waits before it lets go of its
-/// slot.
+/// Files that wait for the disk at most. A download beyond that keeps its slot until there is room.
 pub(super) const MOST_WAITING: usize = 400;
-/// What a group waits for more at most.
+/// The longest time that a group waits for more files.
 const GATHER: Duration = Duration::from_millis(20);
-/// How often it looks whether more is on its way.
+/// The interval at which it checks for more files.
 const LOOK: Duration = Duration::from_millis(2);
-/// Up to here files are synced one by one; beyond it the whole file system is, at once.
+/// Up to this number files are synced one by one; beyond it, the whole file system is synced.
 const FEW: usize = 4;
 
 /// The name that a complete file is to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TargetName {
-    /// This one, which nobody else has.
+    /// This name, which must be free.
     New(String),
-    /// This one, whatever has it now.
+    /// This name, even if it is taken.
     Replace(String),
-    /// This one if it is free, else the other one.
+    /// The first name if it is free, else the second.
     Either(String, String),
 }
 
-/// Why a complete file has no name.
+/// An error of naming a complete file.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SaveError {
     #[error("`{0}` exists with other contents: move it away, or replace it with `--overwrite`")]
@@ -61,17 +60,17 @@ impl SaveError {
     }
 }
 
-/// What the thread is told.
+/// A message to the thread.
 enum Message {
     Save(Box<Order>),
     End,
 }
 
-/// One piece of work for the thread.
+/// One order for the thread.
 struct Order {
-    /// The file to name, if the answer was one worth keeping.
+    /// The file to name, if the response was a file.
     file: Option<Filed>,
-    /// What the archive shall hold of it.
+    /// The exchange for the archive.
     recorded: Option<Box<Recorded>>,
     done: oneshot::Sender<Result<String, SaveError>>,
 }
@@ -81,14 +80,14 @@ struct Filed {
     target_name: TargetName,
 }
 
-/// The thread that saves.
+/// A handle to the thread that saves files.
 pub(super) struct Saver {
     orders: Sender<Message>,
     room: Semaphore,
 }
 
 impl Saver {
-    /// Starts the thread; when it is told to end it hands back the archive.
+    /// Starts the thread, which returns the archive when it ends.
     pub(super) fn start(
         mark: File,
         archive: Option<Archive>,
@@ -100,12 +99,12 @@ impl Saver {
         Ok((Saver { orders, room: Semaphore::new(MOST_WAITING) }, thread))
     }
 
-    /// Room for one more file; to be asked for before the download lets go of its slot.
+    /// Waits for room for one more file. A download calls this before it releases its slot.
     pub(super) async fn room(&self) -> tokio::sync::SemaphorePermit<'_> {
         self.room.acquire().await.expect("the semaphore is never closed")
     }
 
-    /// Gives a complete file its name; when this returns it survives a power cut.
+    /// Gives a complete file its name. When this returns, the file survives a power cut.
     pub(super) async fn save(
         &self,
         part: Part,
@@ -115,13 +114,13 @@ impl Saver {
         self.order(Some(Filed { complete: part.complete(), target_name }), recorded).await
     }
 
-    /// Ends the thread once it has done what it was asked.
+    /// Ends the thread after all earlier orders.
     pub(super) fn end(&self) {
-        // A thread that is gone has ended.
+        // An error means that the thread has already ended.
         let _ = self.orders.send(Message::End);
     }
 
-    /// Writes an answer that is no file into the archive.
+    /// Writes a response that is not a file into the archive.
     pub(super) async fn record(&self, recorded: Box<Recorded>) -> Result<(), SaveError> {
         self.order(None, Some(recorded)).await.map(drop)
     }
@@ -155,8 +154,8 @@ fn run(
     }
 }
 
-/// The next group, and whether it is the last. When files come thick and fast a group waits a
-/// moment for more: the disk is asked less often, and nobody holds a slot meanwhile.
+/// The next group, and whether it is the last. When files arrive in quick succession a group waits
+/// a moment for more, which saves syncs; no slot is held meanwhile.
 fn gather(
     inbox: &Receiver<Message>,
     patience: Duration,
@@ -179,7 +178,7 @@ fn gather(
         let left = until.saturating_duration_since(Instant::now());
         match take(inbox.recv_timeout(left.min(LOOK)), &mut group) {
             Some(true) => return (group, true),
-            // With nothing on its way there is nothing to wait for.
+            // No body is in transfer, so no file can arrive soon.
             Some(false) if left <= LOOK || progress.is_idle() => break,
             Some(false) | None => {}
         }
@@ -219,12 +218,12 @@ fn save(mut group: Vec<Order>, mark: &File, archive: Option<&mut Archive>) {
             Ok(()) => result,
             Err(error) => Err(SaveError::Disk(copied(error))),
         };
-        // Whoever asked may have been stopped meanwhile: the file is there all the same.
+        // The download may have been stopped in the meantime: the file is saved all the same.
         let _ = done.send(result);
     }
 }
 
-/// Writes what was small enough to wait for this.
+/// Writes files that were small enough to wait in memory.
 fn written(group: Vec<Order>) -> Vec<Order> {
     let mut kept = Vec::with_capacity(group.len());
     for mut order in group {
@@ -236,7 +235,7 @@ fn written(group: Vec<Order>) -> Vec<Order> {
     kept
 }
 
-/// Writes what the archive shall hold, and makes it safe before any file of the group is named.
+/// Writes the exchanges to the archive, and syncs it before any file of the group is named.
 fn archived(group: Vec<Order>, archive: &mut Archive) -> Vec<Order> {
     let mut kept = Vec::with_capacity(group.len());
     for mut order in group {
@@ -268,13 +267,13 @@ impl Order {
         if let Some(filed) = self.file {
             filed.complete.discard();
         }
-        // Whoever asked may have been stopped meanwhile.
+        // The download may have been stopped in the meantime.
         let _ = self.done.send(Err(error));
     }
 }
 
-/// Makes the mark as old as what follows: whoever dies between naming a file and saying so leaves
-/// one that is not younger. Without it the store's own age would have to do.
+/// Updates the time of the mark. If the process dies between naming a file and reporting it, the
+/// file is not younger than the mark. Without a mark the age of the store is used.
 fn renew(mark: &File) {
     use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
     let at = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
@@ -334,8 +333,8 @@ impl Filed {
         Ok(name)
     }
 
-    /// Takes a name that is free, or that holds the very same bytes: a crash between the naming
-    /// and the commit leaves such a file behind.
+    /// Takes a name that is free, or whose file has the same bytes: a crash between the naming and
+    /// the commit leaves such a file behind.
     fn claim(&mut self, name: &str) -> io::Result<bool> {
         let (folder, temporary) = (self.complete.folder.clone(), self.complete.temporary());
         if rename(&folder, &temporary, name, Over::Nothing)? {
@@ -345,7 +344,7 @@ impl Filed {
             Ok(Some(found)) if found.metadata()?.is_file() => {
                 same_bytes(self.complete.file()?, &found)?
             }
-            // A folder, a link, or not ours to read.
+            // A folder, a link, or a file without read permission.
             Ok(_) | Err(_) => false,
         };
         if same {
@@ -374,7 +373,7 @@ fn same_bytes(one: &File, other: &File) -> io::Result<bool> {
     }
 }
 
-/// The same error once more: each of a group is told.
+/// Copies an error, for every member of a group.
 fn copied(error: &io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(code) => io::Error::from_raw_os_error(code),
@@ -414,7 +413,7 @@ mod tests {
             self.saver.save(part, target_name, None).await
         }
 
-        /// The names and contents that are there, once the thread has ended.
+        /// The names and contents of all files, once the thread has ended.
         fn end(self) -> Vec<(String, Vec<u8>)> {
             self.saver.end();
             self.thread.join().expect("it ends");
@@ -431,7 +430,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_that_somebody_else_has_is_not_taken() {
+    async fn a_name_that_is_taken_is_refused() {
         let fixture = Fixture::new();
         let new = |name: &str| TargetName::New(name.to_string());
         fixture.save("1", b"one", new("a")).await.expect("saved");
@@ -455,7 +454,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_crowd_is_saved_whole() {
+    async fn a_large_group_is_saved_completely() {
         let fixture = Fixture::new();
         let names: Vec<String> = (0..300).map(|n| format!("f{n:03}")).collect();
         let saves = names

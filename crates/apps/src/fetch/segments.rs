@@ -1,5 +1,5 @@
-//! A large file over several connections: the first answer says how large it is, and each further
-//! piece is a job of its own, charged to the host like any other request (B5).
+//! A large file over several connections. The first response gives its length; each further piece
+//! is a job of its own, charged to the host like any other request (B5).
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -31,25 +31,25 @@ use crate::http::{Exchange, HttpError, Origin, announcing, is_redirect, refusal}
 
 /// The kind of jobs that fetch pieces.
 pub(super) const KIND: &str = "segment";
-/// The lane of those who wait for the pieces of their file: it is no host and has no limits.
+/// The lane of calls that wait for the pieces of their file. It has no host and no limits.
 pub(super) const LANE: &str = "split";
-/// The first piece: whatever is smaller comes in one answer.
+/// The length of the first piece. Smaller files come in one response.
 pub(super) const FIRST: u64 = 4 << 20;
-/// Pieces are not smaller than this, and not larger: one that breaks is fetched anew.
+/// The smallest and the largest piece. A piece that breaks is fetched anew.
 const SMALLEST: u64 = 4 << 20;
 const LARGEST: u64 = 64 << 20;
-/// Files whose pieces come at the same time, at most.
+/// Files whose pieces are fetched at the same time, at most.
 pub(super) const MOST_SPLIT: usize = 64;
-/// Pieces per connection, so that a slow one does not hold up the file.
+/// Pieces per connection, so that a slow connection does not delay the file.
 const PER_CONNECTION: u64 = 4;
 
-/// Failures of a piece after which the file is not to be had at its address.
+/// Failures of a piece after which the file is no longer available at its URL.
 const GONE: [&str; 4] = ["status_401", "status_403", "status_404", "status_410"];
 
 /// The payload of a piece's job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Piece {
-    /// The task whose file it belongs to; its way ends at the address to ask.
+    /// The task of its file. The last of its redirects is the URL to fetch.
     task: Task,
     etag: String,
     /// The length of the whole file.
@@ -59,8 +59,8 @@ struct Piece {
     to: u64,
 }
 
-/// The files whose pieces are coming. They wait without a slot, so only this bounds them: beyond
-/// it files come in one piece.
+/// The files whose pieces are being fetched. Their calls hold no slot, so only this bounds them.
+/// Beyond it files come in one piece.
 #[derive(Debug)]
 pub(super) struct Splitting {
     most: usize,
@@ -73,7 +73,7 @@ impl Splitting {
         Splitting { most, parts: Mutex::default() }
     }
 
-    /// Whether one more may be split.
+    /// Returns `true` if one more file may be split.
     pub(super) fn has_room(&self) -> bool {
         self.lock().len() < self.most
     }
@@ -91,7 +91,7 @@ impl Splitting {
     }
 }
 
-/// How a file of this length is split.
+/// The split of a file of this length.
 pub(super) fn split_of(total: u64, connections: u32, begun: u64) -> Split {
     let pieces = u64::from(connections) * PER_CONNECTION;
     let size = (total.saturating_sub(FIRST) / pieces).clamp(SMALLEST, LARGEST);
@@ -108,7 +108,7 @@ impl Split {
 }
 
 impl Attempt<'_> {
-    /// The first piece is there, on a lane that is no host: fetches the others, and names the file.
+    /// Fetches the pieces after the first one, on the lane without host, and names the file.
     pub(super) async fn assemble(&self) -> Result<Saved, AttemptEnd> {
         self.get.splitting.begin(&self.task.part);
         let worked = self.assemble_pieces().await;
@@ -119,7 +119,7 @@ impl Attempt<'_> {
     async fn assemble_pieces(&self) -> Result<Saved, AttemptEnd> {
         self.belongs_to_this_run().await?;
         if self.get.rules.as_ref().is_some_and(|rules| !rules.knows(self.url)) {
-            // Back to the host, whose rules come before its pieces.
+            // Back to the host: its rules must be known before its pieces are fetched.
             return Err(AttemptEnd::Moved(Box::new(self.task.again(self.url)), self.url.clone()));
         }
         let (folder, _) = split(&self.task.target);
@@ -138,7 +138,7 @@ impl Attempt<'_> {
             task.via.push(note.url.clone());
         }
         let first = Piece { task, etag: note.etag.clone(), total, from: 0, to: split.first - 1 };
-        // It only waits from here on: its worker is of more use to the pieces.
+        // From here on this call only waits: its slot is of more use to the pieces.
         self.call.sending().map_err(|_| AttemptEnd::Late)?;
         self.call.answered();
         match self.pieces(&first, split).await {
@@ -146,13 +146,14 @@ impl Attempt<'_> {
                 let part = part.filled(total)?;
                 Receiving { attempt: self, folder, algorithm }.finish(part, whole).await
             }
-            // Several servers behind one name may call one version by several names: in one piece.
+            // Several servers behind one name may have different validators for one version: fetch
+            // it in one piece.
             Err(AttemptEnd::Failed(failure)) if &*failure.class == "changed" => {
                 part.discard();
                 let task = Task { unsplit: true, ..self.task.again(self.url) };
                 Err(AttemptEnd::Moved(Box::new(task), self.url.clone()))
             }
-            // An address that was good for a while only, as redirects give: from the start again.
+            // The URL of a redirect may expire: start over from the URL in the list.
             Err(AttemptEnd::Failed(failure)) if GONE.contains(&&*failure.class) => {
                 let first = self.task.meant(self.call.id().index);
                 let Some(first) = first.filter(|first| first != self.url) else {
@@ -165,7 +166,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Submits what is missing after the first piece, so many at a time, and waits for all of it.
+    /// Submits the missing pieces, a limited number at a time, and waits for all of them.
     async fn pieces(&self, first: &Piece, split: Split) -> Result<(), AttemptEnd> {
         let pace = self.get.pace().ok_or(AttemptEnd::Late)?;
         let wanted: Vec<_> = split.pieces(first.total).collect();
@@ -192,7 +193,7 @@ impl Attempt<'_> {
             let Some((_, report)) = under_way.next().await else { break };
             let report = report.map_err(|_| AttemptEnd::Late)?;
             if trouble.is_none() && !is_done(&report) {
-                trouble = Some(what_went_wrong(&report));
+                trouble = Some(failure_of_pieces(&report));
             }
         }
         trouble.map_or(Ok(()), Err)
@@ -203,21 +204,21 @@ fn is_done(report: &Report) -> bool {
     report.calls.iter().any(|call| matches!(call.outcome, CallOutcome::Done { .. }))
 }
 
-fn what_went_wrong(report: &Report) -> AttemptEnd {
+fn failure_of_pieces(report: &Report) -> AttemptEnd {
     let failure = report.calls.iter().rev().find_map(|call| match &call.outcome {
         CallOutcome::Failed(failure) => Some(failure.clone()),
         _ => None,
     });
     match failure {
-        // It was tried as often as the user wants: trying the whole file again adds nothing.
+        // The piece was retried as often as the options allow: do not retry the whole file.
         Some(failure) => AttemptEnd::Failed(Failure { retryable: false, ..failure }),
         None => permanent("throttled", "the host kept throttling requests"),
     }
 }
 
 impl Piece {
-    /// The key of the piece that begins here. Two are the same only within one beginning of the
-    /// file.
+    /// The key of the piece at this offset. Pieces of another download of the same file have other
+    /// keys.
     fn key(&self, from: u64, split: Split) -> Vec<u8> {
         let mut hash = Sha256::new();
         hash.update(format!("{} {} {from}", self.task.part, split.begun));
@@ -230,7 +231,7 @@ impl Piece {
 
     fn job(&self, key: &[u8], get: &Get) -> Job {
         let origin = self.url().as_ref().and_then(Origin::of).expect("it was asked before");
-        // Ahead of new files: what was begun is to end first.
+        // Ahead of new files, so that files in progress are finished first.
         let job = Job::new(KIND, self).on([origin.lane()]).key(key).priority(Priority::Completion);
         job.attempts(get.attempts).max_wait(get.max_wait)
     }
@@ -264,7 +265,7 @@ impl Worker for SegmentWorker {
 }
 
 impl Attempt<'_> {
-    /// Fetches one piece into its place.
+    /// Fetches one piece, and writes it at its offset.
     async fn piece(&mut self, piece: &Piece) -> Result<(), AttemptEnd> {
         self.belongs_to_this_run().await?;
         let (get, call, url) = (self.get, self.call, self.url);
@@ -335,7 +336,7 @@ impl Attempt<'_> {
         }
         get.client.finish(url, exchange).await;
         call.answered();
-        // The store must not say that it is there before it is.
+        // Sync before the store says that the piece is complete.
         let synced = tokio::task::spawn_blocking(move || file.sync_data()).await;
         synced.map_err(io::Error::other)??;
         Ok(())
@@ -343,7 +344,7 @@ impl Attempt<'_> {
 }
 
 impl Receiving<'_, '_> {
-    /// The first piece of a file that is larger: from here on it is split.
+    /// Begins the split, after the first piece of a larger file.
     pub(super) fn splits(&self, exchange: &Exchange, version: &Version) -> Option<Note> {
         let range = content_range(&exchange.headers)?;
         let (total, etag) = (range.total?, version.strong()?);
@@ -359,7 +360,7 @@ impl Receiving<'_, '_> {
         })
     }
 
-    /// Tells this beginning from every other one of the same file, also across power cuts.
+    /// Identifies this download among all of the same file, also across power cuts.
     fn begun_at(&self) -> u64 {
         let since = self.attempt.call.wall().duration_since(UNIX_EPOCH).unwrap_or_default();
         since.as_nanos() as u64

@@ -1,4 +1,4 @@
-//! What a finished job means to whoever wanted the file.
+//! The result of a finished job for its file.
 
 use paceline::report::{CallOutcome, Skip};
 use paceline::{Failure, Report};
@@ -6,7 +6,7 @@ use paceline::{Failure, Report};
 use super::progress::Failed;
 use super::task::{Saved, Task};
 
-/// What a job came to.
+/// The result of a job.
 pub(super) enum Settled {
     Saved(Saved),
     Failed(Failure),
@@ -57,7 +57,7 @@ pub(super) fn settled(report: &Report) -> Settled {
     }
 }
 
-/// A task that did not come to a file.
+/// A task without a saved file.
 pub(super) fn failed(task: Task, class: &str, message: &str) -> Failed {
     let Task { urls, target, checksum, .. } = task;
     Failed { urls, target, checksum, class: class.to_string(), message: message.to_string() }

@@ -1,4 +1,4 @@
-//! An engine and its workers, set up for downloads.
+//! The engine and its workers, configured for downloads.
 
 use std::fs::File;
 use std::num::NonZeroU32;
@@ -19,23 +19,23 @@ use super::segments::{self, MOST_SPLIT, Splitting};
 use super::worker::{Get, LeftOver};
 use crate::http::Client;
 
-/// Finished jobs are known for this long: as long as their files are there.
+/// The time for which finished jobs are kept, so that later runs know their files.
 const REMEMBERED: Span = Span::days(3_650);
-/// The store, in the tool's own folder.
+/// The name of the store.
 pub(super) const STORE: &str = "fetch.db";
-/// An empty file beside it, which is as old as the last naming of files.
+/// An empty file beside the store, whose time is that of the last naming of files.
 const NAMED: &str = "named";
-/// Seconds that may pass from such a mark to the naming itself.
+/// Seconds that may pass between the mark and the naming.
 const NAMED_WITHIN: i64 = 5;
 
-/// The folder of the store: its jobs may hold addresses with logins, so it is the user's alone.
+/// The folder of the store. Only the user can read it: URLs in jobs may contain logins.
 pub(super) fn make_own(path: &Path) -> std::io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.recursive(true).create(path)
 }
 
-/// What an earlier run has left, as far as one sees before its store is opened.
+/// The traces of an earlier run, before its store is opened.
 pub(super) fn left_over(own: &Path, directory: &Directory) -> std::io::Result<LeftOver> {
     let written = |name: &str| own.join(name).metadata().map(|metadata| metadata.mtime()).ok();
     let wal = format!("{STORE}-wal");
@@ -47,24 +47,24 @@ pub(super) fn left_over(own: &Path, directory: &Directory) -> std::io::Result<Le
     })
 }
 
-/// The mark of namings; its age is what the last run has left.
+/// Opens the mark. Its time is that of the last naming of an earlier run.
 pub(super) fn mark(own: &Path) -> std::io::Result<File> {
     File::options().create(true).append(true).open(own.join(NAMED))
 }
 
-/// An engine for downloads: hosts take turns, and a lane is a host.
+/// An engine for downloads: each host is a lane, and lanes take turns.
 pub(super) fn engine(options: &Options, mut builder: Builder) -> Builder {
     let many = |count: usize| NonZeroU32::new(count as u32).expect("above zero");
     let timed = |limits: &Limits| Limits {
         timeout: limits.timeout.or(options.timeout).or(Some(REMEMBERED)),
-        // Pieces of files go first, and no faster than anything else.
+        // Pieces of files go first, but keep the same gap as other requests.
         gap_share: [Portion::ONE; 4],
         ..limits.clone()
     };
     if !options.lanes.iter().any(|(name, _)| name == "host:*") {
         builder = builder.lane(Lane::with_limits("host:*", timed(&options.host)));
     }
-    // Whoever waits here for the pieces of a file is bounded by `Splitting`, and by no clock.
+    // Calls that wait here for the pieces of a file are bounded by `Splitting`, not by time.
     let (in_flight, timeout) = (many(MOST_OPEN), Some(REMEMBERED));
     let waiting = Limits { in_flight, timeout, ..Limits::default() };
     builder = builder.lane(Lane::with_limits(segments::LANE, waiting));
@@ -76,10 +76,10 @@ pub(super) fn engine(options: &Options, mut builder: Builder) -> Builder {
     }
     builder.keep_finished(REMEMBERED).settings(|settings| {
         (settings.pool.base, settings.pool.max) = (options.beside, options.beside);
-        // As many downloads as were asked for, whatever their hosts.
+        // `--jobs` downloads, over all hosts.
         (settings.pool.max_running, settings.pool.max_lanes) = (options.jobs, options.jobs);
         settings.pool.interactive_reserve = 0;
-        // How many one host may have says its own limit.
+        // The limit of each host bounds its share.
         settings.pool.lane_share = Portion::ONE;
         // Files that wait for the disk, and files that wait for their pieces.
         settings.max_answered = (MOST_WAITING + MOST_SPLIT) as u32;
@@ -91,7 +91,7 @@ pub(super) fn engine(options: &Options, mut builder: Builder) -> Builder {
     })
 }
 
-/// What all attempts of a run share.
+/// The state that all attempts of a run share.
 pub(super) fn get(
     options: Options,
     directory: Arc<Directory>,

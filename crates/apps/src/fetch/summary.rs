@@ -1,31 +1,31 @@
-//! What a run came to.
+//! The summary of a run.
 
 use std::time::Duration;
 
-/// Counts of files, and what they took.
+/// Counts of files, bytes and requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Fetched in this run.
+    /// Files fetched in this run.
     pub fetched: u64,
-    /// There before, and left alone.
+    /// Existing files that were kept.
     pub skipped: u64,
-    /// Asked about, and unchanged.
+    /// Files that the server reported as unchanged.
     pub unchanged: u64,
-    /// Will not come.
+    /// Files that failed.
     pub failed: u64,
-    /// Put off by limits, closed hosts or a deadline.
+    /// Files deferred by limits, closed hosts or a deadline.
     pub deferred: u64,
-    /// Left for the next run by an interruption.
+    /// Files left for the next run by an interruption.
     pub parked: u64,
-    /// Lines of the list that cannot be meant.
+    /// Invalid lines of the list.
     pub mistakes: u64,
-    /// Whether there is more in the list that nobody looked at.
+    /// Whether the rest of the list was not read.
     pub unread: bool,
     /// Bytes received.
     pub bytes: u64,
     /// Requests sent.
     pub requests: u64,
-    /// How long it took.
+    /// The duration of the run.
     pub took: Duration,
     /// How it ended.
     pub end: End,
@@ -34,11 +34,11 @@ pub struct Summary {
 /// How a run ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum End {
-    /// Everything was looked at.
+    /// All items were processed.
     #[default]
     Complete,
-    /// Its time was over.
+    /// Its deadline passed.
     Deadline,
-    /// Somebody wanted it to end.
+    /// It was interrupted.
     Interrupted,
 }

@@ -1,4 +1,4 @@
-//! What a job carries: where to ask, and what the file is to be called.
+//! Tasks: the payload of a job, with the URLs and the target of a file.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -7,7 +7,7 @@ use url::Url;
 use super::checksum::Checksum;
 use crate::http;
 
-/// Redirects that are followed for one file.
+/// Redirects per file at most.
 pub(super) const MOST_REDIRECTS: usize = 10;
 
 /// The payload of a job.
@@ -17,58 +17,58 @@ pub(super) struct Task {
     pub(super) urls: Vec<String>,
     /// The file, below the directory.
     pub(super) target: String,
-    /// How the target came to its name.
+    /// How the target got its name.
     #[serde(default)]
     pub(super) named: Named,
-    /// Says which half file is this one's.
+    /// Identifies the partial file.
     pub(super) part: String,
-    /// What its bytes must come to.
+    /// The checksum that its bytes must have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) checksum: Option<Checksum>,
-    /// The version that is there, for an answer only if there is another.
+    /// The existing version, for a conditional request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) have: Option<Version>,
-    /// The length of the file that is there and is to be replaced.
+    /// The length of the existing file that will be replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) had: Option<u64>,
-    /// It has to come in one piece: its server has ranges, but no name for its versions.
+    /// It has to come in one piece: its server supports ranges, but gives no reliable validator.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) unsplit: bool,
-    /// The way so far: where it began, the last redirect and the address to ask; empty before the
-    /// first redirect.
+    /// The redirects so far: the first URL, the one of the last redirect, and the URL to fetch;
+    /// empty before the first redirect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) via: Vec<String>,
-    /// Hashes of all addresses on the way, by which a loop is noticed.
+    /// Hashes of all URLs on the way, to detect loops.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) seen: Vec<u64>,
-    /// Before the file, the rules of its server, which keeps them elsewhere.
+    /// Rules of the server to fetch from another URL, before the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) detour: Option<Detour>,
 }
 
-/// Where the rules of a server are, as far as its redirects have led.
+/// The URL of a server's rules, after the redirects so far.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Detour {
     pub(super) address: String,
     pub(super) redirects: usize,
 }
 
-/// How a target came to its name.
+/// How a target got its name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Named {
-    /// Nothing had that name.
+    /// The name was free.
     #[default]
     New,
-    /// What has that name is replaced.
+    /// The file with that name is replaced.
     Replace,
-    /// What has that name came from here, and is replaced.
+    /// The file with that name came from the same URLs, and is replaced.
     Renew,
-    /// It may be called as the server says.
+    /// The server's name may be used.
     ByServer,
 }
 
-/// What tells one version of a file from another.
+/// The validators of a version of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Version {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -77,30 +77,30 @@ pub(super) struct Version {
     pub(super) last_modified: Option<String>,
 }
 
-/// What a finished job's call brought.
+/// A saved file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Saved {
-    /// The address that answered, after all redirects.
+    /// Its URL, after all redirects.
     pub url: String,
     /// The file, below the directory.
     pub file: String,
     /// Its length.
     pub bytes: u64,
-    /// The server's name for this version.
+    /// The `ETag` of this version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etag: Option<String>,
-    /// When it says that it was last changed.
+    /// The `Last-Modified` of this version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_modified: Option<String>,
-    /// What its bytes were found to come to, if that was asked.
+    /// The checksum of its bytes, if it was computed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksum: Option<String>,
-    /// How it came.
+    /// How it was saved.
     pub how: How,
 }
 
 impl Saved {
-    /// A file that stood there complete.
+    /// A file that was already complete.
     pub(super) fn standing(
         url: &Url,
         file: &str,
@@ -119,21 +119,21 @@ impl Saved {
     }
 }
 
-/// How a file came to be there.
+/// How a file was saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum How {
     /// Fetched as a whole.
     Fetched,
-    /// Fetched from where an earlier attempt had ended.
+    /// Resumed where an earlier attempt ended.
     Resumed,
     /// The server says that it has not changed.
     Unchanged,
-    /// It stood there complete: the program was killed after naming it.
+    /// It was already complete: the program was killed after naming it.
     There,
 }
 
-/// Why a redirect is not followed.
+/// A redirect that is not followed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum RedirectError {
     #[error("redirect loop: it leads back to `{0}`")]
@@ -155,7 +155,7 @@ impl RedirectError {
 }
 
 impl Task {
-    /// The address that the call with this number asks.
+    /// The URL to fetch for the call with this number.
     pub(super) fn url(&self, call: u16) -> Option<Url> {
         match &self.detour {
             Some(detour) => Url::parse(&detour.address).ok(),
@@ -163,13 +163,13 @@ impl Task {
         }
     }
 
-    /// The address of the file that the call with this number is to fetch.
+    /// The URL of the file for the call with this number.
     pub(super) fn file_url(&self, call: u16) -> Option<Url> {
         let text = self.via.last().or_else(|| self.urls.get(usize::from(call)));
         text.and_then(|text| Url::parse(text).ok())
     }
 
-    /// The task after a redirect from `from`; the address to ask is the last of its way.
+    /// The task after a redirect from `from`, and the URL to fetch next.
     pub(super) fn redirected(
         &self,
         from: &Url,
@@ -192,19 +192,18 @@ impl Task {
         Ok((task, to))
     }
 
-    /// The address that the user named for the call with this number: secrets go to its server and
-    /// to no other.
+    /// The URL that the user named for the call with this number. Secrets go to its server only.
     pub(super) fn meant(&self, call: u16) -> Option<Url> {
         let text = self.via.first().or_else(|| self.urls.get(usize::from(call)));
         text.and_then(|text| Url::parse(text).ok())
     }
 
-    /// The same task from the address that the user named, in one piece.
+    /// The same task, from the URL that the user named, in one piece.
     pub(super) fn anew(&self, first: &Url) -> Task {
         Task { via: vec![first.to_string()], seen: Vec::new(), unsplit: true, ..self.clone() }
     }
 
-    /// What an earlier run had saved, if this task was to replace it.
+    /// The file of an earlier run that this task was to replace.
     pub(super) fn saved(&self) -> Option<Saved> {
         let Version { etag, last_modified } = self.have.clone().unwrap_or_default();
         let url = Url::parse(self.urls.first()?).ok()?;
@@ -212,7 +211,7 @@ impl Task {
         Some(Saved { etag, last_modified, ..standing })
     }
 
-    /// The same task, to be asked again at `url` by another call.
+    /// The same task, for another call at `url`.
     pub(super) fn again(&self, url: &Url) -> Task {
         let mut task = self.clone();
         if task.via.is_empty() {
@@ -228,13 +227,13 @@ fn hash(url: &Url) -> u64 {
     u64::from_le_bytes(*digest.first_chunk().expect("a SHA-256 has 32 bytes"))
 }
 
-/// An address as people may see it: without the login that it may carry.
+/// A URL for display, without its login.
 pub(super) fn shown(url: &Url) -> String {
     if url.username().is_empty() && url.password().is_none() {
         return url.to_string();
     }
     let mut url = url.clone();
-    // Only addresses without a host refuse this, and they have no login either.
+    // This fails only for URLs without host, which have no login either.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url.to_string()

@@ -1,8 +1,8 @@
-//! WARC files: each exchange as it went over the wire, in files that archives and their readers know.
+//! WARC files: each exchange as it was sent and received, in the format of web archives.
 //!
 //! **Invariant:** at any moment a crash leaves at most the end of one file torn, and the next
-//! [`Writer::open`] takes that end away. To this end a file is named in `NAME.cdxj.part` before it
-//! is made, is durable before the next one is made, and has index lines only for what is durable.
+//! [`Writer::open`] removes that end. For this, a file is named in `NAME.cdxj.part` before it is
+//! made, is durable before the next one is made, and has index lines only for durable records.
 
 use std::io;
 use std::net::IpAddr;
@@ -28,45 +28,45 @@ pub use self::files::is_own;
 pub use self::surt::surt;
 pub use self::writer::{Writer, check_name};
 
-/// The size past which the next file begins, unless told otherwise: 1 GiB.
+/// The default size after which the next file begins: 1 GiB.
 pub const DEFAULT_MAX_SIZE: u64 = 1 << 30;
 
-/// The most bytes that a head, an address or the metadata of an exchange may take.
+/// The most bytes of a head, a URL or the metadata of an exchange.
 pub const MAX_HEAD: usize = 1 << 20;
 
-/// The most bytes of a name, so that what is added to it still makes a file name.
+/// The most bytes of a name, which leaves room for suffixes.
 pub const MAX_NAME: usize = 200;
 
 /// The last number of a file: five digits keep the files in order in every listing.
 pub const MAX_NUMBER: u32 = 99_999;
 
-/// One request and what came back, but for the body.
+/// One request and its response, without the body.
 #[derive(Clone, Copy, Debug)]
 pub struct Exchange<'a> {
-    /// The address; its fragment, name and password stay out of the file.
+    /// The URL. Its fragment, user and password are not written.
     pub url: &'a Url,
     /// When the request was sent.
     pub at: Timestamp,
-    /// The address of the server, where no proxy hides it.
+    /// The address of the server, unless a proxy hides it.
     pub address: Option<IpAddr>,
-    /// The request line and headers as sent; credentials and cookies stay out of the file.
+    /// The request line and headers as sent. Credentials and cookies are not written.
     pub request_head: &'a [u8],
     /// The status of the response.
     pub status: u16,
-    /// The words after the status.
+    /// The reason phrase.
     pub reason: &'a str,
-    /// The headers of the response as they came, content coding and transfer coding included.
+    /// The headers of the response as received, content coding and transfer coding included.
     pub headers: &'a HeaderMap,
-    /// Whether the body is all there.
+    /// Whether the body is complete.
     pub truncated: Truncated,
-    /// What else is known: `fetchTimeMs`, `via` and the like.
+    /// Further metadata, such as `fetchTimeMs` and `via`.
     pub metadata: &'a [(&'static str, String)],
 }
 
-/// Whether a body is all there, and if not, why.
+/// Whether a body is complete, or why it is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Truncated {
-    /// It is.
+    /// It is complete.
     No,
     /// It was longer than allowed.
     Length,
@@ -76,9 +76,9 @@ pub enum Truncated {
     Disconnect,
 }
 
-/// How files are written.
+/// Settings of a writer.
 pub struct Options {
-    /// The size past which the next file begins.
+    /// The size after which the next file begins.
     pub max_size: u64,
     /// Sixteen random bytes for each record's id.
     pub random: Box<dyn FnMut() -> [u8; 16] + Send>,
@@ -91,34 +91,34 @@ impl Options {
     }
 }
 
-/// Why an exchange is not in the files.
+/// An error of an archive.
 #[derive(Debug, thiserror::Error)]
 pub enum WarcError {
-    /// The name makes no file name.
+    /// The name cannot be used in file names.
     #[error(
         "`{name}` cannot name WARC files: take at most {MAX_NAME} bytes without `/` and control \
          characters, not beginning with `.`"
     )]
     Name {
-        /// What was given.
+        /// The name.
         name: String,
     },
     /// Another process has the same files open.
     #[error("`{path}` is in use: wait until the other process is done, or choose another name")]
     Busy {
-        /// The file that both want.
+        /// The file in use.
         path: PathBuf,
     },
-    /// All numbers are taken.
+    /// All file numbers are taken.
     #[error("`{name}` already has {MAX_NUMBER} files: choose another name")]
     Full {
         /// The name of the files.
         name: String,
     },
-    /// A head, an address or the metadata is longer than [`MAX_HEAD`].
+    /// A head, a URL or the metadata is longer than [`MAX_HEAD`].
     #[error("the head of `{url}` takes {length} bytes, more than the {MAX_HEAD} that are kept")]
     HeadTooLong {
-        /// Its address, cut if it is the address that is too long.
+        /// The URL, cut if it is the part that is too long.
         url: String,
         /// Its length.
         length: usize,
@@ -131,7 +131,7 @@ pub enum WarcError {
         /// Why.
         source: io::Error,
     },
-    /// The body was another one when it was read again, or shorter than told.
+    /// The body changed between two reads, or is shorter than announced.
     #[error(
         "the body of `{url}` changed while it was archived: do not change its file during the run"
     )]
@@ -139,12 +139,12 @@ pub enum WarcError {
         /// Its address.
         url: String,
     },
-    /// The disk refused.
+    /// An error of the disk.
     #[error("cannot {action} `{path}`")]
     Disk {
-        /// What was tried.
+        /// The action.
         action: &'static str,
-        /// On what.
+        /// The file.
         path: PathBuf,
         /// Why not.
         source: io::Error,

@@ -1,4 +1,4 @@
-//! The worker: one attempt at one file, one request on the wire.
+//! The worker of downloads: one attempt, which sends one request.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
@@ -29,7 +29,7 @@ use super::task::{How, Named, Saved, Task, Version, shown};
 use crate::http::announced::{announced, retry_after};
 use crate::http::{Client, Exchange, Refusal, Upload, announcing, is_redirect, led_to, refusal};
 
-/// What all attempts share.
+/// The state that all attempts share.
 pub(super) struct Get {
     pub(super) client: Client,
     pub(super) manners: Manners,
@@ -43,32 +43,33 @@ pub(super) struct Get {
     pub(super) largest: u64,
     /// Attempts per call.
     pub(super) attempts: u16,
-    /// How long a host may stay closed.
+    /// The longest wait for a closed host.
     pub(super) max_wait: paceline::Span,
-    /// Connections to one large file.
+    /// Connections per large file.
     pub(super) segments: u32,
-    /// Files whose pieces are coming.
+    /// Files whose pieces are being fetched.
     pub(super) splitting: Splitting,
-    /// The engine, while it runs: large files make jobs of their own.
+    /// The engine, while it runs: pieces of large files are jobs of their own.
     pub(super) pace: Mutex<Option<Paceline>>,
-    /// The rules of servers, if they are asked.
+    /// The rules of servers, if robots.txt is in use.
     pub(super) rules: Option<Arc<Rules>>,
-    /// The name of the archive that answers go into as well, if there is one.
+    /// The name of the archive that responses are written to, if there is one.
     pub(super) archive: Option<String>,
-    /// What an earlier run may have left.
+    /// The traces of an earlier run.
     pub(super) left_over: LeftOver,
 }
 
-/// What an earlier run has left.
+/// The traces of an earlier run.
 #[derive(Debug, Default)]
 pub(super) struct LeftOver {
-    /// Its last job, once that is known.
+    /// Its last job, once it is known.
     pub(super) last_job: OnceLock<JobId>,
-    /// Told when it is.
+    /// Notified when its jobs are cancelled.
     pub(super) ended: Notify,
-    /// Whether any half file may be there to be resumed.
+    /// Whether there may be partial files.
     pub(super) half_files: AtomicBool,
-    /// When it last wrote to its store or named files, in seconds; no file of it is younger.
+    /// The time of its last write to its store or naming of files, in seconds. None of its files is
+    /// younger.
     pub(super) until: i64,
 }
 
@@ -101,13 +102,13 @@ impl Worker for FetchWorker {
 }
 
 impl Get {
-    /// The engine, if it is still there.
+    /// The engine, if it still runs.
     pub(super) fn pace(&self) -> Option<Paceline> {
         self.pace.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The file that a task of an earlier run has left complete: the program was killed between
-    /// naming it and saying so. What is younger than that run came from elsewhere.
+    /// The file that a task of an earlier run completed: the program was killed between naming and
+    /// reporting it. A file that is younger than that run came from elsewhere.
     pub(super) fn standing(&self, task: &Task) -> Option<Saved> {
         if task.named != Named::New {
             return None;
@@ -116,12 +117,12 @@ impl Get {
         let half = format!("{folder}/{}", Part::name(&task.part));
         let is_half = self.directory.length(half.trim_start_matches('/')).ok()?.is_some();
         let metadata = self.left_over_file(&task.target).filter(|_| !is_half)?;
-        // Whoever named it may have died before its note went.
+        // The process that named it may have died before it removed the note.
         Part::forget(&self.directory.folder(folder).ok()?, &task.part);
         Some(Saved::standing(&task.url(0)?, &task.target, metadata.len(), None))
     }
 
-    /// Whether an earlier run may have named this file as the last thing it did.
+    /// Returns `true` if an earlier run may have named this file just before it died.
     pub(super) fn is_left_over(&self, path: &str) -> bool {
         self.left_over_file(path).is_some()
     }
@@ -145,7 +146,7 @@ impl Get {
         permanent("too_large", &message)
     }
 
-    /// Tells the watcher about attempts that are not the last word.
+    /// Reports attempts that may be retried to the watcher.
     pub(super) fn tell(&self, call: &Call, url: &Url, end: &AttemptEnd) {
         let throttled = |retry_after: Option<Duration>| Event::Throttled {
             lane: call.lane().to_string(),
@@ -175,13 +176,13 @@ impl Get {
     }
 }
 
-/// One attempt at work.
+/// One attempt.
 pub(super) struct Attempt<'a> {
     pub(super) get: &'a Get,
     pub(super) call: &'a Call,
     pub(super) task: &'a Task,
     pub(super) url: &'a Url,
-    /// The request, if an archive wants to know.
+    /// The request, for the archive.
     pub(super) sent: Option<Sent>,
     pub(super) announced: Option<Announced>,
 }
@@ -246,8 +247,8 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// This run does what its list says. Of an earlier one's work only that is of use which was
-    /// complete, and never told.
+    /// Fails for jobs of an earlier run, since this run follows its own list. The exception is a
+    /// file that was completed and not reported.
     pub(super) async fn belongs_to_this_run(&self) -> Result<(), AttemptEnd> {
         let left_over = &self.get.left_over;
         let earlier = left_over.last_job.get();
@@ -259,7 +260,7 @@ impl<'a> Attempt<'a> {
         }
         let ended = left_over.ended.notified();
         if left_over.last_job.get().is_none() {
-            // It is about to be withdrawn, and this attempt with it.
+            // The job is about to be cancelled, and this attempt with it.
             ended.await;
         }
         Err(permanent("left", "the job was left by an earlier run"))
@@ -278,7 +279,7 @@ impl<'a> Attempt<'a> {
         Ok(attempt.send(request).await?)
     }
 
-    /// An answer without a file: a redirect, an unchanged file, or a refusal.
+    /// Handles a response without a file: a redirect, an unchanged file, or a refusal.
     async fn without_file(&self, exchange: Exchange, half: Option<Part>) -> AttemptEnd {
         let (status, url) = (exchange.status, self.url);
         let wait = retry_after(&exchange.headers, self.call.wall());
@@ -323,13 +324,14 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Whether a half file is worth going on with: the same address, in a way that is allowed.
+    /// Returns `true` if a partial file can be resumed: it has the same URL, and its split is
+    /// allowed.
     fn can_resume(&self, part: &Part) -> bool {
         let same = part.note.as_ref().is_some_and(|note| note.url == self.url.as_str());
         same && (!part.is_split() || self.get.segments > 1)
     }
 
-    /// What the server says about its limits, beside the gap that its rules ask for (L8).
+    /// Notes the limits that the server announces, in addition to the gap of its rules (L8).
     pub(super) fn note_limits(&mut self, exchange: &Exchange) {
         if let Some(heard) = announced(&exchange.headers, self.call.wall()) {
             let every = self.announced.and_then(|announced| announced.every).max(heard.every);

@@ -29,9 +29,10 @@ pub enum NotSent {
 impl Client {
     /// Connects to the server of `url` for this call, and stamps the start of the attempt.
     ///
-    /// A connection that is established after the reservation has expired is kept for the next attempt.
-    /// So is an error after that moment: the next attempt gets it at once, and is charged for it.
-    /// Otherwise a server that never accepts a connection would cost its calls no attempt, for ever.
+    /// A connection that is established after the reservation has expired is kept for the next
+    /// attempt. So is an error after that moment: the next attempt gets it at once, and is charged
+    /// for it. Otherwise a server that never accepts a connection would cost its calls no attempt,
+    /// for ever.
     pub async fn begin<'a>(&'a self, call: &Call, url: &'a Url) -> Result<Attempt<'a>, NotSent> {
         let connected = match self.take_error(call.id(), url) {
             Some(error) => Err(error),
@@ -39,7 +40,8 @@ impl Client {
         };
         match (connected, call.sending()) {
             (Ok(connection), Ok(_)) => Ok(Attempt { client: self, url, connection }),
-            // Connecting is an attempt, so a server that is down is not dialled faster than its gap.
+            // Connecting is an attempt, so a server that is down is not dialled faster than its
+            // gap.
             (Err(error), Ok(_)) => Err(NotSent::Failed(error)),
             (Ok(connection), Err(late)) => {
                 self.keep(url, connection);

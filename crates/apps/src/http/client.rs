@@ -86,8 +86,9 @@ impl Client {
 
     /// A connection to the server of `url`: an idle one, else a new one.
     ///
-    /// An attempt whose connection came too late leaves it for the next one. If the server has closed it
-    /// by then, that counts as a connect error: otherwise connecting would be repeated for ever.
+    /// An attempt whose connection came too late leaves it for the next one. If the server has
+    /// closed it by then, that counts as a connect error: otherwise connecting would be repeated
+    /// for ever.
     pub(super) async fn connection(&self, url: &Url) -> Result<Connection, HttpError> {
         let origin = Origin::of(url).expect("only http and https come here");
         while let Some(mut connection) = self.take(&origin) {

@@ -97,7 +97,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Whether nothing came so far.
+    /// Returns `true` if no byte has come so far.
     pub fn is_fresh(&self) -> bool {
         self.gauge.taken_in == 0
     }
@@ -117,7 +117,7 @@ struct Stage {
     put_out: u64,
 }
 
-/// What went in and out so far.
+/// Bytes of input and output so far.
 struct Gauge {
     taken_in: u64,
     written: u64,

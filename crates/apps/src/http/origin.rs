@@ -51,12 +51,14 @@ impl Origin {
         Some(Origin { scheme, host, port: url.port().unwrap_or(scheme.default_port()) })
     }
 
-    /// The lane of this server: `host:example.org` for https on the default port, else with the port.
+    /// The lane of this server: `host:example.org` for https on the default port, else with the
+    /// port.
     pub fn lane(&self) -> String {
         let host = if self.host.len() <= LONGEST_HOST {
             self.host.clone()
         } else {
-            // Longer than the name of a lane may be: the beginning, and a hash that makes it unique.
+            // Longer than the name of a lane may be: the beginning, and a hash that makes it
+            // unique.
             let hash = Sha256::digest(&self.host);
             format!("{}~{}", &self.host[..LONGEST_HOST - 20], HEXLOWER.encode(&hash[..8]))
         };

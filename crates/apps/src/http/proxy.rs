@@ -34,7 +34,8 @@ pub struct Proxy {
     authorization: Option<HeaderValue>,
 }
 
-/// An invalid proxy. The error names the variable, but never shows a value that may hold a password.
+/// An invalid proxy. The error names the variable, but never shows a value that may hold a
+/// password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProxyError {
     /// Not an address.

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn l6_too_many_requests_throttle_and_so_does_a_service_that_says_until_when() {
+    fn l6_too_many_requests_throttle_and_so_does_a_503_with_retry_after() {
         let second = Some(Duration::from_secs(1));
         let of = |code, wait| refusal(StatusCode::from_u16(code).expect("a status"), wait);
         assert_eq!(of(429, None), Refusal::Throttled(None));

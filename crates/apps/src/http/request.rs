@@ -12,8 +12,8 @@ use super::origin::Origin;
 pub const AGENT: &str = concat!("paceline/", env!("CARGO_PKG_VERSION"));
 
 impl Client {
-    /// A request for `url`. Its `Host` is that of the URL unless the headers set another, and a forwarding
-    /// proxy gets its login.
+    /// A request for `url`. Its `Host` is that of the URL unless the headers set another, and a
+    /// forwarding proxy gets its login.
     ///
     /// `None` if HTTP cannot express the URL.
     pub fn request(

@@ -48,14 +48,14 @@ enum Access {
 impl Robots {
     /// The rules of a file for the program that calls itself `product_token`.
     ///
-    /// All groups for the program count together; those for `*` count only if there is none. Unknown lines
-    /// are ignored.
+    /// All groups for the program count together; those for `*` count only if there is none.
+    /// Unknown lines are ignored.
     pub fn parse(bytes: &[u8], product_token: &str) -> Robots {
         let mut reading = Reading { product: identifier(product_token.as_bytes()), ..Reading::NEW };
         for line in whole(bytes).split(|&byte| byte == b'\n' || byte == b'\r') {
             reading.line(line);
         }
-        let mut robots = if reading.named { reading.ours } else { reading.everybodys };
+        let mut robots = if reading.named { reading.own } else { reading.general };
         // The longest match wins; among equals, the rule that allows.
         robots.rules.sort_by_key(|rule| (Reverse(rule.pattern.len()), rule.access));
         robots
@@ -91,15 +91,15 @@ struct Reading<'a> {
     /// Whether any group names this program.
     named: bool,
     group: Group,
-    ours: Robots,
-    everybodys: Robots,
+    own: Robots,
+    general: Robots,
 }
 
 /// The programs that the following lines apply to.
 #[derive(Clone, Copy, Default)]
 struct Group {
-    ours: bool,
-    everybodys: bool,
+    own: bool,
+    general: bool,
     /// Whether a rule was read: then the next name begins another group.
     closed: bool,
 }
@@ -108,9 +108,9 @@ impl Reading<'_> {
     const NEW: Reading<'static> = Reading {
         product: b"",
         named: false,
-        group: Group { ours: false, everybodys: false, closed: false },
-        ours: Robots { rules: Vec::new(), crawl_delay: None },
-        everybodys: Robots { rules: Vec::new(), crawl_delay: None },
+        group: Group { own: false, general: false, closed: false },
+        own: Robots { rules: Vec::new(), crawl_delay: None },
+        general: Robots { rules: Vec::new(), crawl_delay: None },
     };
 
     fn line(&mut self, line: &[u8]) {
@@ -133,9 +133,9 @@ impl Reading<'_> {
             self.group = Group::default();
         }
         if value.first() == Some(&b'*') {
-            self.group.everybodys = true;
+            self.group.general = true;
         } else if !self.product.is_empty() && identifier(value).eq_ignore_ascii_case(self.product) {
-            self.group.ours = true;
+            self.group.own = true;
             self.named = true;
         }
     }
@@ -161,11 +161,11 @@ impl Reading<'_> {
 
     fn tell(&mut self, mut tell: impl FnMut(&mut Robots)) {
         self.group.closed = true;
-        if self.group.ours {
-            tell(&mut self.ours);
+        if self.group.own {
+            tell(&mut self.own);
         }
-        if self.group.everybodys {
-            tell(&mut self.everybodys);
+        if self.group.general {
+            tell(&mut self.general);
         }
     }
 }

@@ -18,8 +18,8 @@ use super::group::{Alive, Group, Patience};
 use super::run::Run;
 use super::tail::Tail;
 
-/// Waits for a line on its input before it becomes the program. If the parent dies before the process
-/// group is noted in the store, the input ends and the program never runs.
+/// Waits for a line on its input before it becomes the program. If the parent dies before the
+/// process group is noted in the store, the input ends and the program never runs.
 const GATE: &str = r#"read -r go && exec "$0" "$@" </dev/null"#;
 
 /// Buffers of output that are taken at once: four times what a pipe holds.

@@ -11,8 +11,8 @@ use tokio::sync::oneshot;
 
 /// The grace of a group before it is killed, while a caller waits for its end.
 const HURRIED_GRACE: Duration = Duration::from_millis(500);
-/// The first and the longest pause between two checks of a group that is ending. A check may read all
-/// of /proc.
+/// The first and the longest pause between two checks of a group that is ending. A check may read
+/// all of /proc.
 const FIRST_LOOK: Duration = Duration::from_millis(10);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -48,7 +48,7 @@ pub(super) struct Group {
     leader: i32,
     /// When the leader was started, in ticks since the machine was.
     started: u64,
-    /// Which boot of the machine.
+    /// The boot of the machine.
     boot: u128,
 }
 
@@ -66,7 +66,7 @@ impl Group {
         Some(Group { leader, started: process(leader)?.started, boot: boot() })
     }
 
-    /// Whether any of it still runs.
+    /// Returns `true` if any process of the group runs.
     pub(super) fn is_alive(self) -> bool {
         if self.boot != boot() {
             return false;
@@ -109,8 +109,8 @@ impl Group {
         Ending { told, _hurry: hurry }
     }
 
-    /// Sends SIGTERM, then SIGKILL after the grace or as soon as no task waits any more, and returns when
-    /// the group is gone.
+    /// Sends SIGTERM, then SIGKILL after the grace or as soon as no task waits any more, and
+    /// returns when the group is gone.
     fn end(self, patience: Patience, hurries: &Receiver<()>) -> Result<(), Alive> {
         if !self.is_alive() {
             return Ok(());
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn s3_whoever_does_not_listen_is_ended_soon_when_nobody_waits_any_more() {
+    fn s3_a_group_that_ignores_signals_is_killed_soon_when_no_task_waits_any_more() {
         let (mut child, group) = leader("trap '' TERM; echo; while :; do sleep 1; done");
         let (patient, hurries) = channel();
         drop(patient);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn s3_another_process_with_the_same_number_is_somebody_else() {
+    fn s3_another_process_with_the_same_number_is_not_the_group() {
         let (mut child, group) = leader("echo; sleep 100");
         let other = Group { started: group.started + 1, ..group };
         let before_the_reboot = Group { boot: group.boot ^ 1, ..group };

@@ -1,4 +1,5 @@
-//! Process groups that a dead process left running: found by their notes, and ended before new work.
+//! Process groups that a dead process left running: found by their notes, and ended before new
+//! work.
 
 use std::time::Duration;
 

@@ -15,7 +15,8 @@ use super::tail::Tail;
 const SAVE_AFTER: Duration = Duration::from_millis(1_500);
 /// The grace of a group that an earlier run left behind.
 pub(super) const LEFT_OVER_GRACE: Duration = Duration::from_secs(1);
-/// Added to a program's own time limit: to end leftovers before and after it, and to store its output.
+/// Added to a program's own time limit: to end leftovers before and after it, and to store its
+/// output.
 pub(crate) const BEYOND: Duration = Duration::from_secs(150);
 
 /// The notes, variables and limits of a run.
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_program_says_is_stored_though_it_says_no_more() {
+    async fn output_is_stored_while_the_program_runs() {
         let directory = tempfile::tempdir().expect("a directory");
         let pace = engine(directory.path(), Patience::default());
         let job = submit(&pace, "echo hello; while [ ! -e go ]; do sleep 0.05; done").await;
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn w4_a_run_that_nobody_wants_any_more_leaves_neither_processes_nor_a_note() {
+    async fn w4_a_cancelled_run_leaves_neither_processes_nor_a_note() {
         let directory = tempfile::tempdir().expect("a directory");
         let pace = engine(directory.path(), Patience::default());
         // Some are cancelled at the gate and some behind it.

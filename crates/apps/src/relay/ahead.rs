@@ -1,5 +1,6 @@
-//! Reads a body a little ahead while its request waits for its turn, which is the only way to notice
-//! that the client has disconnected. With a body larger than that, it is noticed at its turn.
+//! Reads a body a little ahead while its request waits for its turn, which is the only way to
+//! notice that the client has disconnected. With a body larger than that, it is noticed at its
+//! turn.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -62,7 +63,8 @@ impl Ahead {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads a little ahead. Resolves only if the client disconnects before a worker forwards the body.
+    /// Reads a little ahead. Resolves only if the client disconnects before a worker forwards the
+    /// body.
     pub(super) async fn left(&self) {
         poll_fn(|context| self.reading().read_ahead(context)).await;
     }
@@ -110,7 +112,7 @@ mod tests {
     use http_body_util::BodyExt as _;
 
     #[tokio::test]
-    async fn what_was_read_ahead_comes_first_and_counts_in_the_length() {
+    async fn bytes_read_ahead_come_first_and_count_in_the_length() {
         let pieces = (0..100).map(|n| Ok::<_, io::Error>(Bytes::from(vec![n; 1 << 10])));
         let mut ahead = Ahead::new(Body::from_stream(futures_util::stream::iter(pieces)));
         assert_eq!(ahead.left().now_or_never(), None, "its sender is connected");
@@ -128,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_sends_it_on_hears_of_pieces_though_another_waited_for_them() {
+    async fn the_worker_gets_pieces_that_the_route_waited_for() {
         let (send, pieces) = tokio::sync::mpsc::unbounded_channel();
         let pieces = futures_util::stream::unfold(pieces, |mut pieces| async {
             Some((pieces.recv().await?, pieces))
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_sender_that_leaves_is_noticed_unless_somebody_sends_it_on() {
+    async fn a_client_that_disconnects_is_noticed_unless_a_worker_reads() {
         let pieces = || {
             let gone = io::Error::from(io::ErrorKind::UnexpectedEof);
             Body::from_stream(futures_util::stream::iter([Ok(Bytes::from("a")), Err(gone)]))

@@ -1,4 +1,5 @@
-//! `/to/{lane}/{path}`: forwards requests of programs that cannot be changed, at the pace of a lane.
+//! `/to/{lane}/{path}`: forwards requests of programs that cannot be changed, at the pace of a
+//! lane.
 
 use std::time::Duration;
 

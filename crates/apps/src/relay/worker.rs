@@ -138,8 +138,8 @@ fn broken(reply: Reply, error: &HttpError) -> Work {
 }
 
 impl RelayWorker {
-    /// Rewrites the `Location` of a redirect. Below the lane's `url` it leads through the relay again, so
-    /// that the limits of the lane hold for it too; otherwise it becomes an absolute URL.
+    /// Rewrites the `Location` of a redirect. Below the lane's `url` it leads through the relay
+    /// again, so that the limits of the lane hold for it too; otherwise it becomes an absolute URL.
     fn lead_back(&self, headers: &mut HeaderMap, lane: &str, asked: &Url) {
         for name in [LOCATION, CONTENT_LOCATION] {
             let to = headers.get(&name).and_then(|to| to.to_str().ok());
@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_belongs_to_one_connection_is_not_passed_on() {
+    fn headers_of_one_connection_are_not_forwarded() {
         let mut headers = HeaderMap::new();
         for (name, value) in [
             ("connection", "close, x-mine"),

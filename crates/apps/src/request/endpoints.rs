@@ -186,8 +186,8 @@ fn below(base: &Url, path: &str) -> Result<Url, PayloadError> {
     }
 }
 
-/// Returns `true` if the path of a URL is below that of another. A server may decode an encoded slash
-/// after dots, so that is refused as a way out.
+/// Returns `true` if the path of a URL is below that of another. A server may decode an encoded
+/// slash after dots, so that is refused as a way out.
 fn is_below(base: &Url, url: &Url) -> bool {
     let folder = base.path().trim_end_matches('/');
     let rest = url.path().strip_prefix(folder).filter(|rest| rest.starts_with('/'));

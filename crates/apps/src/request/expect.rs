@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_sign_is_refused() {
+    fn control_characters_are_refused() {
         for text in [r#"["9xx"]"#, "[7]", r#"["xx"]"#, r#"[{"contain": "a"}]"#, "[true]", "[-1]"] {
             let error = serde_json::from_str::<Vec<Sign>>(text).expect_err(text).to_string();
             assert!(error.contains("expected a status like 404"), "{text}: {error}");

@@ -50,8 +50,8 @@ pub struct RequestPayload {
     /// The body as base64, for any bytes. Replaces `body`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_base64: Option<String>,
-    /// Which responses are `conclusive`, `empty` or `failed`: each a list of statuses like `404`, classes
-    /// like `"4xx"`, or texts like `{"contains": "words"}`.
+    /// Which responses are `conclusive`, `empty` or `failed`: each a list of statuses like `404`,
+    /// classes like `"4xx"`, or texts like `{"contains": "words"}`.
     #[serde(default, skip_serializing_if = "Expect::is_usual")]
     #[schema(value_type = Option<Object>, example = json!({"empty": [404], "failed": [{"contains": "error"}]}))]
     pub expect: Expect,

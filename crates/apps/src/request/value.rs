@@ -75,7 +75,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn an_answer_is_kept_with_what_anybody_may_read() {
+    fn a_response_is_kept_without_secret_headers() {
         let mut headers = HeaderMap::new();
         headers.insert("x-a", HeaderValue::from_static("1"));
         headers.append("via", HeaderValue::from_static("a"));

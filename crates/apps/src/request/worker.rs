@@ -184,7 +184,7 @@ impl HttpWorker {
         announcing(work, said)
     }
 
-    /// Follows a redirect: the same request, on the lane of the server that it names (J7).
+    /// Follows a redirect: the same request, on the lane of the server that it names.
     fn next(
         &self,
         call: &Call,
@@ -208,7 +208,8 @@ impl HttpWorker {
         let Some(lane) = lane else {
             return fail(format!("it leads to {origin}, which no lane's `url` covers"));
         };
-        // A redirect must not make the daemon send a lane's secrets to a target of the server's choice.
+        // A redirect must not make the daemon send a lane's secrets to a target of the server's
+        // choice.
         let from_afar = destination.reach == Reach::Public && self.endpoints.is_private(&lane);
         if !home && (from_afar || !self.endpoints.takes(&lane, url)) {
             return fail(format!(

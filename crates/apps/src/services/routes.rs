@@ -199,7 +199,8 @@ pub(super) async fn output(
     Ok(([(CONTENT_TYPE, "application/octet-stream")], said.to_vec()).into_response())
 }
 
-/// Runs a service now, whether or not it is due. If it is running already, the request joins that run.
+/// Runs a service now, whether or not it is due. If it is running already, the request joins that
+/// run.
 #[utoipa::path(
     post, path = "/services/{name}/run", tag = "services",
     params(("name" = String, Path, description = "The service's name")),

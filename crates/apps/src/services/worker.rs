@@ -35,8 +35,8 @@ pub enum Act {
 pub struct Tasks(Arc<RwLock<BTreeMap<String, Task>>>);
 
 impl Tasks {
-    /// Replaces the tasks of these services. Other services keep theirs, since runs may be in progress.
-    /// No program sees the variables in `hidden`: they hold secrets.
+    /// Replaces the tasks of these services. Other services keep theirs, since runs may be in
+    /// progress. No program sees the variables in `hidden`: they hold secrets.
     pub fn renew(&self, tasks: BTreeMap<String, Task>, hidden: &[String]) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         for task in known.values_mut() {

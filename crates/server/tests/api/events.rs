@@ -1,4 +1,4 @@
-//! The event stream: numbers that survive, clients that come back, clients that stand still.
+//! The event stream: durable numbers, clients that reconnect, clients that stall.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use paceline::Paceline;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
-use crate::kit::{Daemon, Service, made, soon};
+use crate::kit::{Daemon, Upstream, made, soon};
 
 const ONE: &str = r#"{"kind":"http","lanes":["shop"],"payload":{"path":"/"}}"#;
 
@@ -30,7 +30,7 @@ impl Client {
         Client { stream, heard: String::new() }
     }
 
-    /// Listens until it has heard this, and returns all it heard.
+    /// Reads until this text comes, and returns all that was read.
     async fn until(&mut self, words: &str) -> &str {
         while !self.heard.contains(words) {
             let mut bytes = [0; 4096];
@@ -42,15 +42,15 @@ impl Client {
     }
 }
 
-/// The numbers of what was heard, in its order.
+/// The numbers of the events, in order.
 fn ids(heard: &str) -> Vec<u64> {
     heard.lines().filter_map(|line| line.strip_prefix("id: ")?.parse().ok()).collect()
 }
 
 #[tokio::test]
-async fn what_happens_is_told_in_order_with_numbers_without_gaps() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+async fn events_are_sent_in_order_with_numbers_without_gaps() {
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     let mut client = Client::connect(&daemon, None).await;
     assert!(client.until("event: ready").await.starts_with("HTTP/1.1 200 OK"));
     daemon.done(ONE).await;
@@ -65,9 +65,9 @@ async fn what_happens_is_told_in_order_with_numbers_without_gaps() {
 }
 
 #[tokio::test]
-async fn who_comes_back_hears_what_it_missed_and_nothing_twice() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+async fn a_client_that_comes_back_gets_missed_events_once() {
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     daemon.done(ONE).await;
     let mut client = Client::connect(&daemon, Some(2)).await;
     client.until("event: finished").await;
@@ -77,17 +77,17 @@ async fn who_comes_back_hears_what_it_missed_and_nothing_twice() {
 }
 
 #[tokio::test]
-async fn a_cursor_that_is_too_old_or_from_elsewhere_is_told_to_resync() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
-    // Of the four events of each job, a hundred are kept at least.
+async fn a_cursor_that_is_too_old_or_foreign_gets_a_resync() {
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
+    // Each job has four events; at least a hundred events are kept.
     let many = format!("[{}]", vec![ONE; 100].join(","));
     daemon.ask("POST", "/api/v1/jobs", &[("prefer", "wait=20")], &many).await;
     let mut old = Client::connect(&daemon, Some(1)).await;
     old.until("event: resync\ndata: {\"last\":400}").await;
     let mut elsewhere = Client::connect(&daemon, Some(1_000_000)).await;
     elsewhere.until("event: resync").await;
-    // Both go on from here.
+    // Both continue from here.
     daemon.done(ONE).await;
     for client in [&mut old, &mut elsewhere] {
         client.until("id: 404\n").await;
@@ -97,11 +97,11 @@ async fn a_cursor_that_is_too_old_or_from_elsewhere_is_told_to_resync() {
 
 #[tokio::test]
 async fn numbers_go_on_where_they_were_after_a_restart() {
-    let service = Service::kind().await;
+    let upstream = Upstream::kind().await;
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("store.db");
     let start = || async {
-        let mut made = made(service.address);
+        let mut made = made(upstream.address);
         made.builder = Paceline::open(&path).lane(paceline::Lane::new("shop")).keep_events(100);
         made.start().await
     };
@@ -119,8 +119,8 @@ async fn numbers_go_on_where_they_were_after_a_restart() {
 
 #[tokio::test]
 async fn gauges_have_no_numbers_and_come_at_most_twice_a_second() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     let mut client = Client::connect(&daemon, None).await;
     client.until("event: ready").await;
     let begin = tokio::time::Instant::now();
@@ -138,9 +138,9 @@ async fn gauges_have_no_numbers_and_come_at_most_twice_a_second() {
 }
 
 #[tokio::test]
-async fn a_client_that_stops_reading_is_dropped_and_holds_up_nobody() {
-    let service = Service::kind().await;
-    let mut made = made(service.address);
+async fn a_client_that_stops_reading_is_dropped_and_delays_no_other() {
+    let upstream = Upstream::kind().await;
+    let mut made = made(upstream.address);
     made.bounds.stalled = Duration::from_millis(300);
     made.builder = made.builder.settings(|settings| {
         settings.lane_waiting = std::num::NonZeroU32::new(20_000).expect("above zero");
@@ -153,7 +153,7 @@ async fn a_client_that_stops_reading_is_dropped_and_holds_up_nobody() {
     stuck.until("event: ready").await;
     let mut reader = Client::connect(&daemon, None).await;
     reader.until("event: ready").await;
-    // Much more than all buffers on the way to the one who does not read.
+    // Much more than all buffers on the way to the client that does not read.
     daemon.post("/api/v1/lanes/shop/pause", "").await;
     let many = format!("[{}]", vec![ONE; 5_000].join(","));
     for _ in 0..2 {
@@ -163,7 +163,8 @@ async fn a_client_that_stops_reading_is_dropped_and_holds_up_nobody() {
         daemon.pace.withdraw(paceline::JobId(job));
     }
     reader.until("id: 30000\n").await;
-    // What had been sent before is still read; then it is over, and a new start says why.
+    // Bytes that were sent before are still read; then the stream ends, and a new one begins with a
+    // resync.
     let read_on = async {
         let mut bytes = vec![0; 1 << 16];
         while stuck.stream.read(&mut bytes).await.is_ok_and(|read| read > 0) {}
@@ -176,8 +177,8 @@ async fn a_client_that_stops_reading_is_dropped_and_holds_up_nobody() {
 
 #[tokio::test]
 async fn a_client_that_goes_on_talking_is_not_listened_to() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     let mut client = Client::connect(&daemon, None).await;
     client.until("event: ready").await;
     client.stream.write_all(&[b'x'; 1000]).await.expect("sent");
@@ -186,9 +187,9 @@ async fn a_client_that_goes_on_talking_is_not_listened_to() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_when_others_are_let_in_than_before() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+async fn a_stream_ends_when_the_access_rules_change() {
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     let mut client = Client::connect(&daemon, None).await;
     client.until("event: ready").await;
     daemon.server.set_access(paceline_server::Access::default());

@@ -1,4 +1,4 @@
-//! Bad input: each gets its proper status, and nothing is lost or held up.
+//! Bad input: each kind gets its status, and no other request is lost or delayed.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use paceline_server::{Access, Token};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::kit::{Service, made, soon};
+use crate::kit::{Upstream, made, soon};
 
 const ONE: &str = r#"{"kind":"http","lanes":["shop"],"payload":{"path":"/"}}"#;
 
 #[tokio::test]
-async fn malformed_bodies_are_told_with_their_place() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+async fn malformed_bodies_are_refused_with_line_and_column() {
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     for (body, status) in [
         ("", 400),
         ("{", 400),
@@ -51,9 +51,9 @@ async fn malformed_bodies_are_told_with_their_place() {
 }
 
 #[tokio::test]
-async fn what_is_not_json_too_large_or_not_there_has_a_status_of_its_own() {
-    let service = Service::kind().await;
-    let mut made = made(service.address);
+async fn wrong_type_size_and_missing_bodies_have_statuses_of_their_own() {
+    let upstream = Upstream::kind().await;
+    let mut made = made(upstream.address);
     made.terms.max_body = 10_000;
     let daemon = made.start().await;
     let form = [("content-type", "application/x-www-form-urlencoded")];
@@ -84,8 +84,8 @@ async fn what_is_not_json_too_large_or_not_there_has_a_status_of_its_own() {
 
 #[tokio::test]
 async fn bytes_that_are_no_request_end_their_connection() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     assert_eq!(daemon.send(b"nonsense\r\n\r\n").await.status, 400);
     let mut long = b"GET / HTTP/1.1\r\nhost: localhost\r\n".to_vec();
     long.extend_from_slice(format!("x: {}\r\n\r\n", "y".repeat(64 << 10)).as_bytes());
@@ -97,9 +97,9 @@ async fn bytes_that_are_no_request_end_their_connection() {
 }
 
 #[tokio::test]
-async fn a_slow_client_is_let_go_and_holds_up_nobody() {
-    let service = Service::kind().await;
-    let mut made = made(service.address);
+async fn a_slow_client_is_disconnected_and_delays_no_other() {
+    let upstream = Upstream::kind().await;
+    let mut made = made(upstream.address);
     made.bounds.head_within = Duration::from_millis(200);
     made.bounds.connections = 3;
     let daemon = made.start().await;
@@ -109,7 +109,7 @@ async fn a_slow_client_is_let_go_and_holds_up_nobody() {
         stream.write_all(b"GET /livez HTT").await.expect("sent");
         slow.push(stream);
     }
-    // All places are taken: the next one is told by the end of the connection.
+    // At the limit of connections, the next one is closed at once.
     let mut fourth = TcpStream::connect(daemon.address).await.expect("it listens");
     let mut heard = Vec::new();
     let _ = soon(fourth.read_to_end(&mut heard)).await;
@@ -123,8 +123,8 @@ async fn a_slow_client_is_let_go_and_holds_up_nobody() {
 
 #[tokio::test]
 async fn tokens_names_and_sites_are_checked_on_every_path() {
-    let service = Service::kind().await;
-    let mut made = made(service.address);
+    let upstream = Upstream::kind().await;
+    let mut made = made(upstream.address);
     let sha256 = |token: &str| {
         let hex = paceline_server::digest(token);
         let bytes: Vec<u8> = (0..64)
@@ -146,7 +146,7 @@ async fn tokens_names_and_sites_are_checked_on_every_path() {
             (401, "Bearer"),
             "{path}"
         );
-        let wrong = daemon.ask("GET", path, &[("authorization", "Bearer nobody")], "").await;
+        let wrong = daemon.ask("GET", path, &[("authorization", "Bearer unknown")], "").await;
         assert_eq!(wrong.reason(), "token", "{path}");
         let host = [("host", "evil.example"), ("authorization", "Bearer reader")];
         assert_eq!(daemon.ask("GET", path, &host, "").await.reason(), "host", "{path}");
@@ -163,10 +163,10 @@ async fn tokens_names_and_sites_are_checked_on_every_path() {
     assert_eq!(daemon.ask("POST", "/api/v1/jobs", &reader, ONE).await.reason(), "role");
     let worker = [("paceline-token", "worker"), ("authorization", "Bearer upstream")];
     assert_eq!(daemon.ask("GET", "/to/shop/", &worker, "").await.status, 200);
-    let seen = service.seen().remove(0);
+    let seen = upstream.seen().remove(0);
     assert!(seen.contains("authorization: Bearer upstream"), "{seen}");
-    assert!(!seen.contains("worker"), "our token is for nobody else: {seen}");
+    assert!(!seen.contains("worker"), "the daemon's token is not forwarded: {seen}");
     let basic = [("authorization", "Basic d29ya2VyOg==")];
     assert_eq!(daemon.ask("GET", "/to/shop/", &basic, "").await.status, 200);
-    assert!(!service.seen()[1].to_ascii_lowercase().contains("authorization"), "nor in this form");
+    assert!(!upstream.seen()[1].to_ascii_lowercase().contains("authorization"), "nor in this form");
 }

@@ -1,15 +1,15 @@
-//! Jobs through the API: submitted, waited for, told once, looked at, withdrawn, tried again.
+//! Jobs through the API: submit, wait, repeat, show, cancel, retry.
 
 use serde_json::{Value, json};
 
-use crate::kit::{Service, made, reply, soon};
+use crate::kit::{Upstream, made, reply, soon};
 
 const ONE: &str = r#"{"kind":"http","lanes":["shop"],"payload":{"path":"/item/1"}}"#;
 
 #[tokio::test]
 async fn a_job_is_accepted_with_its_number_and_ends_in_the_report_of_the_contract() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     let answer = daemon.post("/api/v1/jobs", ONE).await;
     assert_eq!(answer.status, 202);
     let expected = json!({"jobs": [{"job": 1, "admission": "accepted", "retry_at": null}]});
@@ -25,13 +25,13 @@ async fn a_job_is_accepted_with_its_number_and_ends_in_the_report_of_the_contrac
     assert_eq!((&call["lane"], &call["outcome"]), (&json!("shop"), &json!("done")));
     assert_eq!((&call["value"]["status"], &call["value"]["body"]), (&json!(200), &json!("yes")));
     assert_eq!(job["kind"], "http");
-    assert!(service.seen()[0].starts_with("GET /item/1 HTTP/1.1\r\n"));
+    assert!(upstream.seen()[0].starts_with("GET /item/1 HTTP/1.1\r\n"));
 }
 
 #[tokio::test]
-async fn a_list_is_one_commit_and_each_of_it_is_refused_for_itself() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+async fn a_list_is_one_commit_and_each_job_is_refused_by_itself() {
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     let before = daemon.pace.commits();
     let body = json!([
         {"kind": "http", "lanes": ["shop"], "payload": {"path": "/1"}, "delay": "1h"},
@@ -39,7 +39,7 @@ async fn a_list_is_one_commit_and_each_of_it_is_refused_for_itself() {
         {"kind": "service", "lanes": ["shop"]},
         {"kind": "http", "lanes": ["shop"], "payload": {"path": "no slash"}},
         {"kind": "http", "lanes": ["shop"], "payload": {"path": "/3"}, "max_wait": "soon"},
-        {"kind": "http", "stages": [["shop"], ["bare"]], "payload": {"url": format!("http://{}/", service.address)}, "delay": "1h"},
+        {"kind": "http", "stages": [["shop"], ["bare"]], "payload": {"url": format!("http://{}/", upstream.address)}, "delay": "1h"},
     ]);
     let answer = daemon.post("/api/v1/jobs", &body.to_string()).await;
     assert_eq!(answer.status, 202);
@@ -69,8 +69,8 @@ async fn a_list_is_one_commit_and_each_of_it_is_refused_for_itself() {
 
 #[tokio::test]
 async fn a_caller_may_wait_for_the_report_and_no_longer_than_it_said() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     let report = daemon.done(ONE).await;
     assert_eq!(report["calls"][0]["value"]["body"], "yes");
     daemon.post("/api/v1/lanes/shop/pause", "{}").await;
@@ -80,9 +80,9 @@ async fn a_caller_may_wait_for_the_report_and_no_longer_than_it_said() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_sent_again_does_nothing_twice() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+async fn a_repeated_request_takes_effect_once() {
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     let key = [("idempotency-key", "a")];
     let first = daemon.ask("POST", "/api/v1/jobs", &key, ONE).await;
     let again = daemon.ask("POST", "/api/v1/jobs", &key, ONE).await;
@@ -97,12 +97,12 @@ async fn a_request_that_is_sent_again_does_nothing_twice() {
 }
 
 #[tokio::test]
-async fn a_list_that_is_sent_again_is_answered_as_it_was_whatever_was_refused_in_it() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+async fn a_repeated_list_gets_the_same_response_with_its_refusals() {
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     let nowhere = ONE.replace("shop", "none");
     let no_span = format!(r#"{},"deadline":"soon"}}"#, &ONE[..ONE.len() - 1]);
-    let no_kind = ONE.replace("http", "nobody");
+    let no_kind = ONE.replace("http", "unknown");
     let body = format!("[{no_kind},{ONE},{no_span},{nowhere},{ONE},{no_kind}]");
     let key = [("idempotency-key", "a")];
     let first = daemon.ask("POST", "/api/v1/jobs", &key, &body).await;
@@ -120,8 +120,8 @@ async fn a_list_that_is_sent_again_is_answered_as_it_was_whatever_was_refused_in
 
 #[tokio::test]
 async fn jobs_are_listed_from_either_end_page_by_page() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     daemon.post("/api/v1/lanes/shop/pause", "{}").await;
     daemon.post("/api/v1/jobs", &format!("[{}]", [ONE; 5].join(","))).await;
     let page = async |query: &str| {
@@ -139,10 +139,11 @@ async fn jobs_are_listed_from_either_end_page_by_page() {
 
 #[tokio::test]
 async fn a_request_under_a_key_that_is_being_answered_has_to_wait() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     daemon.post("/api/v1/lanes/shop/pause", "{}").await;
-    // Slow bodies: the first is let in when its body is whole, and stays while it is handed in.
+    // Slow bodies: the first request takes its key when its body is complete, and holds it until
+    // then.
     let many = format!("[{}]", vec![ONE; 9_000].join(","));
     let key = [("idempotency-key", "a")];
     let answers = futures_util::future::join_all(
@@ -159,8 +160,8 @@ async fn a_request_under_a_key_that_is_being_answered_has_to_wait() {
 
 #[tokio::test]
 async fn q1_a_full_lane_is_503_and_refuses_no_other_lanes_work() {
-    let service = Service::kind().await;
-    let mut made = made(service.address);
+    let upstream = Upstream::kind().await;
+    let mut made = made(upstream.address);
     made.builder = made.builder.settings(|settings| {
         settings.lane_waiting = std::num::NonZeroU32::new(1).expect("above zero");
     });
@@ -169,14 +170,14 @@ async fn q1_a_full_lane_is_503_and_refuses_no_other_lanes_work() {
     assert_eq!(daemon.post("/api/v1/jobs", ONE).await.status, 202);
     let full = daemon.post("/api/v1/jobs", ONE).await;
     assert_eq!((full.status, &*full.reason()), (503, "room"));
-    // An operator ends a pause, and trying again does not: no moment is named.
+    // Only an operator ends a pause, so no moment for a retry is named.
     assert_eq!((&full.json()["lane"], &full.json()["retry_at"]), (&json!("shop"), &Value::Null));
     assert!(!full.headers.contains_key("retry-after"), "{full:?}");
     let listed = daemon.post("/api/v1/jobs", &format!("[{ONE}]")).await.json();
     assert_eq!(listed["jobs"][0]["admission"], "refused");
     let permit = daemon.post("/api/v1/lanes/bare/permits", "{}").await;
     assert_eq!(permit.status, 201, "another lane has room");
-    // What was refused may be tried again under the same key.
+    // A refused request may be repeated with the same key.
     let key = [("idempotency-key", "a")];
     assert_eq!(daemon.ask("POST", "/api/v1/jobs", &key, ONE).await.status, 503);
     daemon.post("/api/v1/jobs/1/cancel", "{}").await;
@@ -184,20 +185,20 @@ async fn q1_a_full_lane_is_503_and_refuses_no_other_lanes_work() {
 }
 
 #[tokio::test]
-async fn q1_a_full_queue_names_the_moment_to_try_again_and_refuses_no_permit() {
-    let service = Service::kind().await;
-    let mut made = made(service.address);
+async fn q1_a_full_queue_names_the_moment_for_a_retry_and_refuses_no_permit() {
+    let upstream = Upstream::kind().await;
+    let mut made = made(upstream.address);
     made.builder = made.builder.settings(|settings| {
         settings.max_waiting = std::num::NonZeroU32::new(1).expect("above zero");
     });
     let daemon = made.start().await;
     let slow = r#"{"every": "1h"}"#;
     assert_eq!(daemon.ask("PUT", "/api/v1/lanes/shop", &[], slow).await.status, 200);
-    // After the first the lane is closed for an hour, and the second waits for that.
+    // The first closes the lane for an hour, and the second waits for that.
     let wait = [("prefer", "wait=20")];
     assert_eq!(daemon.ask("POST", "/api/v1/jobs", &wait, ONE).await.status, 200);
     assert_eq!(daemon.post("/api/v1/jobs", ONE).await.status, 202);
-    let url = format!("http://{}/", service.address);
+    let url = format!("http://{}/", upstream.address);
     let elsewhere = json!({"kind": "http", "lanes": ["bare"], "payload": {"url": url}});
     let full = daemon.post("/api/v1/jobs", &elsewhere.to_string()).await;
     assert_eq!((full.status, &*full.reason()), (503, "room"), "{full:?}");
@@ -209,9 +210,9 @@ async fn q1_a_full_queue_names_the_moment_to_try_again_and_refuses_no_permit() {
 }
 
 #[tokio::test]
-async fn d1_whoever_waits_is_answered_at_its_own_deadline_with_what_there_is() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+async fn d1_a_waiting_caller_gets_a_partial_report_at_its_own_deadline() {
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     daemon.post("/api/v1/lanes/shop/pause", "{}").await;
     let job = |more: Value| {
         let mut job: Value = serde_json::from_str(ONE).expect("JSON");
@@ -230,7 +231,7 @@ async fn d1_whoever_waits_is_answered_at_its_own_deadline_with_what_there_is() {
     assert_eq!((&told["admission"], &told["report"]["partial"]), (&json!("joined"), &json!(true)));
     assert_eq!(told["report"]["state"], "waiting");
     assert_eq!(told["report"]["calls"][0]["reason"], "deadline");
-    // So is one that asks again because its connection broke.
+    // So does a caller that repeats its request because its connection broke.
     let key = [("prefer", "wait=20"), ("idempotency-key", "a")];
     for replayed in [false, true] {
         let answer = soon(daemon.ask("POST", "/api/v1/jobs", &key, &hasty)).await;
@@ -238,7 +239,7 @@ async fn d1_whoever_waits_is_answered_at_its_own_deadline_with_what_there_is() {
         assert_eq!(answer.status, 200);
         assert_eq!(answer.json()["jobs"][0]["report"]["partial"], true);
     }
-    // The job goes on for the first caller, and its report is whole.
+    // The job continues for the first caller, and its report is complete.
     daemon.post("/api/v1/lanes/shop/resume", "{}").await;
     daemon.pace.idle().await.expect("it runs");
     let report = daemon.get("/api/v1/jobs/1").await.json();
@@ -247,8 +248,8 @@ async fn d1_whoever_waits_is_answered_at_its_own_deadline_with_what_there_is() {
 
 #[tokio::test]
 async fn j1_a_job_without_lanes_is_422() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     for lanes in [r#""lanes":[]"#, r#""stages":[]"#, r#""stages":[["shop"],[]]"#] {
         let job = format!(r#"{{"kind":"http",{lanes},"payload":{{"path":"/item/1"}}}}"#);
         let refused = daemon.post("/api/v1/jobs", &job).await;
@@ -258,8 +259,8 @@ async fn j1_a_job_without_lanes_is_422() {
 
 #[tokio::test]
 async fn w3_a_waiting_job_says_why() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     daemon.post("/api/v1/lanes/shop/pause", "{}").await;
     for _ in 0..2 {
         daemon.post("/api/v1/jobs", ONE).await;
@@ -272,9 +273,9 @@ async fn w3_a_waiting_job_says_why() {
 }
 
 #[tokio::test]
-async fn w1_a_job_that_would_not_wait_for_a_paused_lane_reports_the_pause() {
-    let service = Service::kind().await;
-    let mut made = made(service.address);
+async fn w1_a_job_that_does_not_wait_for_a_paused_lane_reports_the_pause() {
+    let upstream = Upstream::kind().await;
+    let mut made = made(upstream.address);
     let endpoint = made.endpoints["shop"].clone();
     made.endpoints.insert("one".to_string(), endpoint);
     made.builder = made.builder.lane(paceline::Lane::new("one"));
@@ -293,7 +294,7 @@ async fn w1_a_job_that_would_not_wait_for_a_paused_lane_reports_the_pause() {
     daemon.post("/api/v1/lanes/shop/pause", "{}").await;
     let on_arrival = daemon.done(&job("shop")).await;
     assert_eq!((&on_arrival["state"], &on_arrival["calls"][0]), (&json!("skipped"), &call("shop")));
-    // Another holds the only slot of its lane when that is paused.
+    // Another call holds the only slot of the lane when it is paused.
     assert_eq!(daemon.post("/api/v1/lanes/one/permits", "{}").await.status, 201);
     let waits = job("one");
     let paused = async {
@@ -309,8 +310,8 @@ async fn w1_a_job_that_would_not_wait_for_a_paused_lane_reports_the_pause() {
 
 #[tokio::test]
 async fn d1_the_same_work_is_joined_replaced_or_refused() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     daemon.post("/api/v1/lanes/shop/pause", "{}").await;
     let with = |choice: &str| {
         format!(
@@ -336,9 +337,9 @@ async fn d1_the_same_work_is_joined_replaced_or_refused() {
 }
 
 #[tokio::test]
-async fn a_finished_job_is_tried_again_where_it_failed() {
-    let service = Service::start(|_| reply("404 Not Found", "", "")).await;
-    let daemon = made(service.address).start().await;
+async fn a_finished_job_is_retried_where_it_failed() {
+    let upstream = Upstream::start(|_| reply("404 Not Found", "", "")).await;
+    let daemon = made(upstream.address).start().await;
     let body = r#"{"kind":"http","lanes":["shop"],"payload":{"path":"/","expect":{"failed":["4xx"]}},"attempts":1}"#;
     assert_eq!(daemon.done(body).await["state"], "failed");
     let again = daemon.post("/api/v1/jobs/1/retry", "{}").await;
@@ -350,9 +351,9 @@ async fn a_finished_job_is_tried_again_where_it_failed() {
 }
 
 #[tokio::test]
-async fn jobs_are_listed_page_by_page_and_by_what_they_are() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+async fn jobs_are_listed_page_by_page_and_by_filters() {
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     daemon.post("/api/v1/lanes/shop/pause", "{}").await;
     for n in 1..=5 {
         let body = format!(
@@ -383,8 +384,8 @@ async fn jobs_are_listed_page_by_page_and_by_what_they_are() {
 
 #[tokio::test]
 async fn a_command_is_one_of_the_configuration_and_gets_its_input_as_data() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     let body =
         r#"{"kind":"command","lanes":["bare"],"payload":{"command":"echo","input":{"a":"$(id)"}}}"#;
     let report = daemon.done(body).await;
@@ -396,19 +397,19 @@ async fn a_command_is_one_of_the_configuration_and_gets_its_input_as_data() {
 }
 
 #[tokio::test]
-async fn c1_an_answer_that_is_cached_is_not_asked_for_again() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+async fn c1_a_cached_answer_needs_no_request() {
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     let body = r#"{"kind":"http","lanes":["shop"],"payload":{"path":"/"},"cache_key":"c"}"#;
     assert_eq!(daemon.done(body).await["calls"][0].get("cached"), None);
     let second = daemon.done(body).await;
-    assert_eq!((&second["calls"][0]["cached"], service.seen().len()), (&json!(true), 1));
+    assert_eq!((&second["calls"][0]["cached"], upstream.seen().len()), (&json!(true), 1));
 }
 
 #[tokio::test]
 async fn a_job_is_shown_when_it_is_finished_or_as_it_is_when_the_preferred_wait_is_over() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     daemon.post("/api/v1/lanes/shop/pause", "{}").await;
     daemon.post("/api/v1/jobs", ONE).await;
     let waiting = daemon.ask("GET", "/api/v1/jobs/1", &[("prefer", "wait=0")], "").await;

@@ -1,4 +1,4 @@
-//! A daemon in the test's own process, a client of bare sockets, and a service by a script.
+//! A daemon in the test's own process, a client of bare sockets, and a scripted upstream.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
-/// Nothing here takes so long; a test that waits for it has failed.
+/// A test that waits for longer has failed.
 const FOREVER: Duration = Duration::from_secs(20);
 
 #[track_caller]
@@ -32,7 +32,7 @@ pub(crate) fn soon<F: Future>(future: F) -> impl Future<Output = F::Output> {
     }
 }
 
-/// A daemon, and how it is reached.
+/// A daemon, and its address.
 pub(crate) struct Daemon {
     pub(crate) address: SocketAddr,
     pub(crate) pace: Paceline,
@@ -40,7 +40,7 @@ pub(crate) struct Daemon {
     _over: oneshot::Sender<()>,
 }
 
-/// What a daemon of a test is made of.
+/// The parts of a test's daemon.
 pub(crate) struct Made {
     pub(crate) builder: Builder,
     pub(crate) endpoints: BTreeMap<String, Endpoint>,
@@ -48,9 +48,9 @@ pub(crate) struct Made {
     pub(crate) bounds: Bounds,
 }
 
-/// One lane `shop` to a service at this address.
-pub(crate) fn made(service: SocketAddr) -> Made {
-    let url = Some(format!("http://{service}").parse().expect("an address"));
+/// One lane `shop` to an upstream at this address.
+pub(crate) fn made(upstream: SocketAddr) -> Made {
+    let url = Some(format!("http://{upstream}").parse().expect("an address"));
     let endpoint = Endpoint { url, ..Endpoint::default() };
     Made {
         builder: Paceline::in_memory()
@@ -98,7 +98,7 @@ impl Made {
     }
 }
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -112,7 +112,7 @@ impl Answer {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The word by which a problem is known.
+    /// The `reason` of a problem.
     #[track_caller]
     pub(crate) fn reason(&self) -> String {
         assert_eq!(self.headers["content-type"], "application/problem+json", "{self:?}");
@@ -121,7 +121,7 @@ impl Answer {
         json["reason"].as_str().expect("a reason").to_string()
     }
 
-    /// It is a refusal that names the pause and its remedy, and no moment to come again.
+    /// Checks for a refusal that names the pause and its remedy, and no moment for a retry.
     #[track_caller]
     pub(crate) fn assert_paused(&self, lane: &str) {
         assert_eq!((self.status, &*self.reason()), (429, "paused"), "{self:?}");
@@ -167,10 +167,10 @@ impl Daemon {
         self.send(text.as_bytes()).await
     }
 
-    /// These bytes, and whatever comes back until the end of the connection.
+    /// Sends these bytes, and returns all bytes until the end of the connection.
     pub(crate) async fn send(&self, bytes: &[u8]) -> Answer {
         let mut stream = TcpStream::connect(self.address).await.expect("it listens");
-        // A daemon that has heard enough may have closed it.
+        // The daemon may already have closed the connection.
         let _ = stream.write_all(bytes).await;
         let mut heard = Vec::new();
         let _ = soon(stream.read_to_end(&mut heard)).await;
@@ -210,16 +210,16 @@ fn unchunked(mut body: &str) -> String {
     text
 }
 
-/// A service that answers by a script, one request per connection.
-pub(crate) struct Service {
+/// An upstream that responds by a script, one request per connection.
+pub(crate) struct Upstream {
     pub(crate) address: SocketAddr,
     seen: Arc<std::sync::Mutex<Vec<String>>>,
     pub(crate) most_at_once: Arc<AtomicUsize>,
 }
 
-impl Service {
-    /// `answer` gets the whole request, and what it returns is written as it is.
-    pub(crate) async fn start(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> Service {
+impl Upstream {
+    /// `answer` gets the whole request; its result is written unchanged.
+    pub(crate) async fn start(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> Upstream {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound");
         let (seen, answer) = (Arc::<std::sync::Mutex<Vec<String>>>::default(), Arc::new(answer));
@@ -241,14 +241,14 @@ impl Service {
                 });
             }
         };
-        #[expect(clippy::disallowed_methods, reason = "a service beside its test")]
+        #[expect(clippy::disallowed_methods, reason = "an upstream beside its test")]
         tokio::spawn(serving);
-        Service { address, seen, most_at_once }
+        Upstream { address, seen, most_at_once }
     }
 
-    /// One that says yes to everything.
-    pub(crate) async fn kind() -> Service {
-        Service::start(|_| reply("200 OK", "", "yes")).await
+    /// An upstream that accepts every request.
+    pub(crate) async fn kind() -> Upstream {
+        Upstream::start(|_| reply("200 OK", "", "yes")).await
     }
 
     /// Requests so far, whole.

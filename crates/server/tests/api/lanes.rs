@@ -1,13 +1,13 @@
-//! Lanes, services and figures through the API.
+//! Lanes, services, the summary and metrics through the API.
 
 use serde_json::json;
 
-use crate::kit::{Service, made};
+use crate::kit::{Upstream, made};
 
 #[tokio::test]
 async fn a_lane_has_the_shape_that_scripts_rely_on() {
-    let service = Service::kind().await;
-    let mut made = made(service.address);
+    let upstream = Upstream::kind().await;
+    let mut made = made(upstream.address);
     made.builder = made.builder.lane(paceline::Lane::new("fast").limit("50/s").every("1s"));
     let daemon = made.start().await;
     let lanes = daemon.get("/api/v1/lanes").await.json();
@@ -30,9 +30,9 @@ async fn a_lane_has_the_shape_that_scripts_rely_on() {
 }
 
 #[tokio::test]
-async fn a_lane_is_stopped_let_go_on_forgiven_and_given_other_limits() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+async fn a_lane_is_paused_resumed_reset_and_changed() {
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     let paused = daemon.post("/api/v1/lanes/shop/pause", "").await.json();
     assert_eq!((&paused["paused"], &paused["why_closed"]), (&json!(true), &json!("paused")));
     let resumed = daemon.post("/api/v1/lanes/shop/resume", "").await.json();
@@ -72,9 +72,9 @@ async fn a_lane_is_stopped_let_go_on_forgiven_and_given_other_limits() {
 }
 
 #[tokio::test]
-async fn services_that_are_not_there_are_not_found() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+async fn unknown_services_are_not_found() {
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     assert_eq!(daemon.get("/api/v1/services").await.json(), json!({"services": []}));
     assert_eq!(daemon.get("/api/v1/rosters").await.json(), json!({"rosters": []}));
     for path in ["/services/x", "/services/x/output", "/rosters/x"] {
@@ -86,15 +86,15 @@ async fn services_that_are_not_there_are_not_found() {
 }
 
 #[tokio::test]
-async fn figures_are_ten_flat_numbers_and_metrics_are_prometheus_text() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+async fn the_summary_is_ten_flat_numbers_and_metrics_are_prometheus_text() {
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     daemon.done(r#"{"kind":"http","lanes":["shop"],"payload":{"path":"/"}}"#).await;
     let summary = daemon.get("/api/v1/summary").await.json();
     let figures = summary.as_object().expect("an object");
     assert_eq!((figures.len(), figures.values().all(serde_json::Value::is_u64)), (10, true));
     assert_eq!((&summary["accepted"], &summary["jobs"]), (&json!(1), &json!(0)));
-    // What is told is told a moment after it is durable.
+    // Metrics follow a moment after the commit.
     let counted = async {
         loop {
             let metrics = daemon.get("/metrics").await;
@@ -117,9 +117,9 @@ async fn figures_are_ten_flat_numbers_and_metrics_are_prometheus_text() {
 }
 
 #[tokio::test]
-async fn very_many_lanes_are_one_label_and_the_oldest_call_shows() {
-    let service = Service::kind().await;
-    let mut made = made(service.address);
+async fn lanes_beyond_the_limit_share_a_label_and_the_oldest_call_shows() {
+    let upstream = Upstream::kind().await;
+    let mut made = made(upstream.address);
     made.builder = made.builder.lane(paceline::Lane::new("many:*"));
     let daemon = made.start().await;
     for n in 0..210 {
@@ -147,16 +147,16 @@ async fn very_many_lanes_are_one_label_and_the_oldest_call_shows() {
         let line = metrics.lines().find_map(|line| line.strip_prefix(name));
         line.unwrap_or_else(|| panic!("no {name}: {metrics}")).trim().parse().expect("a number")
     };
-    // `shop` and `bare` stand beside them.
+    // `shop` and `bare` are lanes too.
     assert!(figure("paceline_lane_in_flight{lane=\"other\"}") >= 10.0, "{metrics}");
     assert!(figure("paceline_oldest_waiting_seconds ") > 0.0, "{metrics}");
     assert_eq!(figure("paceline_calls_waiting_by_reason{reason=\"busy\"}") as u64, 1);
 }
 
 #[tokio::test]
-async fn alive_and_ready_are_two_things() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+async fn liveness_and_readiness_differ() {
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     assert_eq!(daemon.get("/livez").await.text, "ok\n");
     assert_eq!(daemon.get("/readyz").await.text, "ok\n");
     daemon.server.stopping();

@@ -1,4 +1,4 @@
-//! The daemon through its own door: a real socket, a real engine, services on loopback.
+//! The daemon over a real socket, with a real engine and upstreams on loopback.
 
 mod events;
 mod hostile;

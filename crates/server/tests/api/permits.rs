@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::kit::{Daemon, Service, made, soon};
+use crate::kit::{Daemon, Upstream, made, soon};
 
 async fn permit(daemon: &Daemon, lane: &str, form: &str) -> u64 {
     let answer = daemon.post(&format!("/api/v1/lanes/{lane}/permits"), form).await;
@@ -18,8 +18,8 @@ async fn settle(daemon: &Daemon, permit: u64, form: &str) -> crate::kit::Answer 
 
 #[tokio::test]
 async fn a_permit_holds_the_slot_until_it_is_settled() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     let first = permit(&daemon, "bare", "{}").await;
     let waiting = daemon.post("/api/v1/lanes/bare/permits", r#"{"max_wait": "10s"}"#);
     let mut waiting = std::pin::pin!(waiting);
@@ -31,9 +31,9 @@ async fn a_permit_holds_the_slot_until_it_is_settled() {
 }
 
 #[tokio::test]
-async fn l6_what_the_service_said_closes_the_lane_for_everybody() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+async fn l6_limits_that_the_upstream_announces_close_the_lane_for_all_callers() {
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     let first = permit(&daemon, "shop", "{}").await;
     let settled = settle(&daemon, first, r#"{"status": 429, "retry_after": "30"}"#).await;
     assert_eq!(settled.json()["outcome"], "failed");
@@ -49,22 +49,22 @@ async fn l6_what_the_service_said_closes_the_lane_for_everybody() {
 
 #[tokio::test]
 async fn a_permit_that_is_not_settled_in_its_time_is_unknown_and_its_slot_is_free() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     let lost = permit(&daemon, "bare", r#"{"ttl": "100ms"}"#).await;
     permit(&daemon, "bare", r#"{"max_wait": "10s"}"#).await;
     let job = daemon.get(&format!("/api/v1/jobs/{lost}")).await.json();
     assert_eq!((&job["state"], &job["calls"][0]["class"]), (&json!("failed"), &json!("unknown")));
     let late = settle(&daemon, lost, "{}").await;
     assert_eq!((late.status, &*late.reason()), (409, "settled"));
-    // Nobody knows how the call went: the lane takes no note of it.
+    // The result of the call is unknown, so it does not change the lane's health.
     assert_eq!(daemon.get("/api/v1/lanes/bare").await.json()["cooldown_until"], json!(null));
 }
 
 #[tokio::test]
 async fn l3_permits_keep_the_limits_of_their_lane() {
-    let service = Service::kind().await;
-    let mut made = made(service.address);
+    let upstream = Upstream::kind().await;
+    let mut made = made(upstream.address);
     made.builder = made.builder.lane(paceline::Lane::new("two").limit("2/10s").in_flight(9));
     let daemon = made.start().await;
     for _ in 0..2 {
@@ -72,14 +72,14 @@ async fn l3_permits_keep_the_limits_of_their_lane() {
     }
     let third = daemon.post("/api/v1/lanes/two/permits", r#"{"max_wait": "1s"}"#).await;
     assert_eq!((third.status, &*third.reason()), (429, "start_within"));
-    // A restart forgets no charge, so neither does anything else: both count in the window.
+    // A restart forgets no charge: both count in the window.
     assert_eq!(daemon.get("/api/v1/lanes/two").await.json()["limits"][0]["used"], 2);
 }
 
 #[tokio::test]
 async fn a_caller_that_leaves_while_it_waits_leaves_no_trace_in_the_queue() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     let held = permit(&daemon, "bare", "{}").await;
     let waiting = daemon.post("/api/v1/lanes/bare/permits", "{}");
     let _ = tokio::time::timeout(Duration::from_millis(100), waiting).await;
@@ -90,9 +90,9 @@ async fn a_caller_that_leaves_while_it_waits_leaves_no_trace_in_the_queue() {
 }
 
 #[tokio::test]
-async fn wishes_that_cannot_be_fulfilled_are_told_apart() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+async fn invalid_permit_requests_have_reasons_of_their_own() {
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     let ask = async |form: &str| daemon.post("/api/v1/lanes/shop/permits", form).await.status;
     assert_eq!(ask(r#"{"max_wait": "2h"}"#).await, 422);
     assert_eq!(ask(r#"{"ttl": "0s"}"#).await, 422);
@@ -109,9 +109,9 @@ async fn wishes_that_cannot_be_fulfilled_are_told_apart() {
 }
 
 #[tokio::test]
-async fn who_would_not_wait_at_all_gets_its_turn_on_an_open_lane() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+async fn a_caller_that_does_not_wait_gets_its_turn_on_an_open_lane() {
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     let held = permit(&daemon, "bare", r#"{"max_wait": "0s"}"#).await;
     let second = daemon.post("/api/v1/lanes/bare/permits", r#"{"max_wait": "0s"}"#).await;
     assert_eq!(second.status, 429);
@@ -121,8 +121,8 @@ async fn who_would_not_wait_at_all_gets_its_turn_on_an_open_lane() {
 
 #[tokio::test]
 async fn permits_that_are_out_take_no_worker_from_others() {
-    let service = Service::kind().await;
-    let mut made = made(service.address);
+    let upstream = Upstream::kind().await;
+    let mut made = made(upstream.address);
     made.builder = made.builder.lane(paceline::Lane::new("many:*"));
     let daemon = made.start().await;
     for n in 0..40 {
@@ -134,8 +134,8 @@ async fn permits_that_are_out_take_no_worker_from_others() {
 
 #[tokio::test]
 async fn p5_as_many_permits_are_out_as_their_lane_allows_whatever_the_pool() {
-    let service = Service::kind().await;
-    let mut made = made(service.address);
+    let upstream = Upstream::kind().await;
+    let mut made = made(upstream.address);
     made.builder = made
         .builder
         .lane(paceline::Lane::new("wide").in_flight(40))
@@ -150,8 +150,8 @@ async fn p5_as_many_permits_are_out_as_their_lane_allows_whatever_the_pool() {
 
 #[tokio::test]
 async fn w1_a_permit_on_a_paused_lane_is_refused_at_once_and_names_the_remedy() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     daemon.post("/api/v1/lanes/shop/pause", "{}").await;
     for form in ["{}", r#"{"max_wait": "0s"}"#, r#"{"max_wait": "10m"}"#] {
         daemon.post("/api/v1/lanes/shop/permits", form).await.assert_paused("shop");
@@ -161,9 +161,9 @@ async fn w1_a_permit_on_a_paused_lane_is_refused_at_once_and_names_the_remedy() 
 }
 
 #[tokio::test]
-async fn w1_a_permit_whose_lane_is_paused_while_it_waits_hears_of_the_pause() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+async fn w1_a_permit_whose_lane_is_paused_while_it_waits_is_refused_for_the_pause() {
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     permit(&daemon, "bare", "{}").await;
     let waiting = daemon.post("/api/v1/lanes/bare/permits", r#"{"max_wait": "2s"}"#);
     let paused = async {
@@ -175,9 +175,9 @@ async fn w1_a_permit_whose_lane_is_paused_while_it_waits_hears_of_the_pause() {
 }
 
 #[tokio::test]
-async fn whoever_has_no_wish_sends_no_body() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+async fn a_permit_request_needs_no_body() {
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     let mut client = tokio::net::TcpStream::connect(daemon.address).await.expect("it listens");
     let request = format!(
         "POST /api/v1/lanes/shop/permits HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n",
@@ -192,8 +192,8 @@ async fn whoever_has_no_wish_sends_no_body() {
 
 #[tokio::test]
 async fn permits_that_wait_take_no_room_from_settlements() {
-    let service = Service::kind().await;
-    let mut made = made(service.address);
+    let upstream = Upstream::kind().await;
+    let mut made = made(upstream.address);
     made.terms.max_body = 10;
     let daemon = made.start().await;
     let held = permit(&daemon, "bare", "{}").await;

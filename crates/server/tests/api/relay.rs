@@ -7,31 +7,31 @@ use paceline::Lane;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::kit::{Service, made, reply, soon};
+use crate::kit::{Upstream, made, reply, soon};
 
 #[tokio::test]
 async fn a_request_goes_through_with_its_method_path_headers_and_body() {
-    let service =
-        Service::start(|_| reply("201 Created", "x-mine: 1\r\nset-cookie: a=b\r\n", "made")).await;
-    let daemon = made(service.address).start().await;
+    let upstream =
+        Upstream::start(|_| reply("201 Created", "x-mine: 1\r\nset-cookie: a=b\r\n", "made")).await;
+    let daemon = made(upstream.address).start().await;
     let headers =
         [("authorization", "Bearer upstream"), ("x-a", "b"), ("paceline-priority", "interactive")];
     let answer = daemon.ask("PATCH", "/to/shop/a%20b/c?d=e%2F", &headers, "{\"n\":1}").await;
     assert_eq!((answer.status, &*answer.text), (201, "made"));
     assert_eq!((&*answer.headers["x-mine"], &*answer.headers["set-cookie"]), ("1", "a=b"));
     assert!(answer.headers["server-timing"].starts_with("queue;dur="), "{answer:?}");
-    let seen = service.seen().remove(0);
+    let seen = upstream.seen().remove(0);
     assert!(seen.starts_with("PATCH /a%20b/c?d=e%2F HTTP/1.1\r\n"), "{seen}");
     assert!(seen.contains("authorization: Bearer upstream\r\n") && seen.contains("x-a: b\r\n"));
-    assert!(seen.contains(&format!("host: {}\r\n", service.address)));
+    assert!(seen.contains(&format!("host: {}\r\n", upstream.address)));
     assert!(seen.ends_with("\r\n\r\n{\"n\":1}"), "{seen}");
     assert!(!seen.to_ascii_lowercase().contains("paceline-priority"), "{seen}");
 }
 
 #[tokio::test]
-async fn l1_visits_keep_the_limits_of_their_lane() {
-    let service = Service::kind().await;
-    let mut made = made(service.address);
+async fn l1_relayed_requests_keep_the_limits_of_their_lane() {
+    let upstream = Upstream::kind().await;
+    let mut made = made(upstream.address);
     let endpoint = made.endpoints["shop"].clone();
     made.endpoints.insert("slow".to_string(), endpoint);
     made.builder = made.builder.lane(Lane::new("slow").in_flight(2));
@@ -39,13 +39,13 @@ async fn l1_visits_keep_the_limits_of_their_lane() {
     let all = (0..20).map(|_| daemon.get("/to/slow/x"));
     let answers = futures_util::future::join_all(all).await;
     assert!(answers.iter().all(|answer| answer.status == 200));
-    assert_eq!(service.most_at_once.load(Ordering::SeqCst), 2);
+    assert_eq!(upstream.most_at_once.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test]
 async fn it_decides_on_arrival_whether_the_wait_fits_the_budget() {
-    let service = Service::kind().await;
-    let mut made = made(service.address);
+    let upstream = Upstream::kind().await;
+    let mut made = made(upstream.address);
     let endpoint = made.endpoints["shop"].clone();
     made.endpoints.insert("slow".to_string(), endpoint);
     made.builder = made.builder.lane(Lane::new("slow").every("2s").in_flight(9));
@@ -57,26 +57,26 @@ async fn it_decides_on_arrival_whether_the_wait_fits_the_budget() {
     assert_eq!((refused.status, &*refused.reason()), (429, "start_within"));
     assert!(refused.headers["retry-after"].parse::<u64>().expect("seconds") <= 2);
     assert_eq!(daemon.get("/to/slow/3").await.status, 200, "the usual budget is 30 s");
-    assert_eq!(service.seen().len(), 2);
+    assert_eq!(upstream.seen().len(), 2);
 }
 
 #[tokio::test]
 async fn w1_a_request_to_a_paused_lane_is_refused_at_once_and_names_the_remedy() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     daemon.post("/api/v1/lanes/shop/pause", "{}").await;
     daemon.get("/to/shop/1").await.assert_paused("shop");
     let patient = daemon.ask("POST", "/to/shop/2", &[("paceline-max-wait", "10m")], "{}").await;
     patient.assert_paused("shop");
     daemon.post("/api/v1/lanes/shop/resume", "{}").await;
     assert_eq!(daemon.get("/to/shop/3").await.status, 200);
-    assert_eq!(service.seen().len(), 1, "nothing was sent while it was paused");
+    assert_eq!(upstream.seen().len(), 1, "nothing was sent while it was paused");
 }
 
 #[tokio::test]
-async fn w1_a_request_whose_lane_is_paused_while_it_waits_hears_of_the_pause() {
-    let service = Service::kind().await;
-    let mut made = made(service.address);
+async fn w1_a_request_whose_lane_is_paused_while_it_waits_is_refused_for_the_pause() {
+    let upstream = Upstream::kind().await;
+    let mut made = made(upstream.address);
     let endpoint = made.endpoints["shop"].clone();
     made.endpoints.insert("one".to_string(), endpoint);
     made.builder = made.builder.lane(Lane::new("one"));
@@ -89,14 +89,14 @@ async fn w1_a_request_whose_lane_is_paused_while_it_waits_hears_of_the_pause() {
     };
     let (answer, _) = soon(futures_util::future::join(waiting, paused)).await;
     answer.assert_paused("one");
-    assert!(service.seen().is_empty(), "nothing was sent");
+    assert!(upstream.seen().is_empty(), "nothing was sent");
 }
 
 #[tokio::test]
-async fn l6_a_refusal_is_passed_on_and_closes_the_lane() {
-    let service =
-        Service::start(|_| reply("429 Too Many Requests", "retry-after: 30\r\n", "no")).await;
-    let daemon = made(service.address).start().await;
+async fn l6_a_refusal_is_forwarded_and_closes_the_lane() {
+    let upstream =
+        Upstream::start(|_| reply("429 Too Many Requests", "retry-after: 30\r\n", "no")).await;
+    let daemon = made(upstream.address).start().await;
     let answer = daemon.get("/to/shop/").await;
     assert_eq!((answer.status, &*answer.text, &*answer.headers["retry-after"]), (429, "no", "30"));
     let lane = async {
@@ -104,18 +104,18 @@ async fn l6_a_refusal_is_passed_on_and_closes_the_lane() {
     };
     soon(lane).await;
     let next = daemon.ask("GET", "/to/shop/", &[("paceline-max-wait", "1s")], "").await;
-    assert_eq!((next.status, &*next.reason(), service.seen().len()), (429, "start_within", 1));
+    assert_eq!((next.status, &*next.reason(), upstream.seen().len()), (429, "start_within", 1));
 }
 
 #[tokio::test]
 async fn it_is_no_open_proxy() {
-    let service = Service::kind().await;
-    let daemon = made(service.address).start().await;
+    let upstream = Upstream::kind().await;
+    let daemon = made(upstream.address).start().await;
     assert_eq!(daemon.get("/to/none/x").await.reason(), "unknown_lane");
     assert_eq!(daemon.get("/to/bare/x").await.reason(), "unknown_lane", "a lane without a url");
     assert_eq!(daemon.get("/to/shop/http://evil.example/").await.status, 200);
     assert!(
-        service.seen()[0].starts_with("GET /http://evil.example/ "),
+        upstream.seen()[0].starts_with("GET /http://evil.example/ "),
         "below the url of its lane"
     );
     assert_eq!(daemon.ask("TRACE", "/to/shop/", &[], "").await.status, 405, "no echo of secrets");
@@ -126,7 +126,7 @@ async fn it_is_no_open_proxy() {
 }
 
 #[tokio::test]
-async fn a_service_that_does_not_answer_is_502_or_504() {
+async fn an_upstream_that_does_not_respond_is_502_or_504() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("bound");
     let mut made = made(address);
@@ -137,11 +137,11 @@ async fn a_service_that_does_not_answer_is_502_or_504() {
     let silent = daemon.get("/to/shop/").await;
     assert_eq!((silent.status, &*silent.reason()), (504, "timeout"));
     drop(listener);
-    let nobody = daemon.get("/to/shop/").await;
-    assert_eq!((nobody.status, &*nobody.reason()), (502, "failed"));
+    let refused = daemon.get("/to/shop/").await;
+    assert_eq!((refused.status, &*refused.reason()), (502, "failed"));
 }
 
-/// A service in the test's own hands: one connection, byte by byte.
+/// An upstream that the test controls: one connection, byte by byte.
 async fn by_hand() -> (TcpListener, crate::kit::Daemon) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let daemon = made(listener.local_addr().expect("bound")).start().await;
@@ -170,7 +170,7 @@ async fn bodies_stream_both_ways() {
     client.write_all(head.as_bytes()).await.expect("sent");
     client.write_all(b"5\r\nfirst\r\n").await.expect("sent");
     let (mut upstream, _) = soon(listener.accept()).await.expect("a visit");
-    // The first piece is there before the client has sent the second.
+    // The first piece arrives before the client has sent the second.
     read_until(&mut upstream, "first").await;
     client.write_all(b"6\r\nsecond\r\n0\r\n\r\n").await.expect("sent");
     read_until(&mut upstream, "second").await;
@@ -194,16 +194,16 @@ async fn l5_a_client_that_leaves_ends_the_request_and_frees_the_slot() {
     let _ = soon(upstream.read_to_end(&mut rest)).await;
     let free = async { while daemon.get("/api/v1/lanes/shop").await.json()["in_flight"] != 0 {} };
     soon(free).await;
-    // Withdrawn by its caller, or found to be nobody's by its worker, whichever comes first.
+    // Cancelled by its route, or failed by its worker for lack of a client, whichever comes first.
     let job = daemon.get("/api/v1/jobs/1").await.json();
     let gone = job["state"] == "cancelled" || job["calls"][0]["class"] == "gone";
     assert!(gone, "{job}");
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_while_it_waits_is_noticed_whatever_it_had_sent() {
-    let service = Service::kind().await;
-    let mut made = made(service.address);
+async fn a_client_that_leaves_while_it_waits_is_noticed_after_any_part_of_its_body() {
+    let upstream = Upstream::kind().await;
+    let mut made = made(upstream.address);
     let endpoint = made.endpoints["shop"].clone();
     made.endpoints.insert("one".to_string(), endpoint);
     made.builder = made.builder.lane(Lane::new("one"));
@@ -227,7 +227,7 @@ async fn a_client_that_leaves_while_it_waits_is_noticed_whatever_it_had_sent() {
     daemon.post(&format!("/api/v1/permits/{held}/settle"), "{}").await;
     let answer = daemon.ask("POST", "/to/one/", &[], "0123456789").await;
     assert_eq!(answer.status, 200);
-    let seen = service.seen();
+    let seen = upstream.seen();
     assert_eq!(seen.len(), 1, "nothing was sent for those who had left");
     assert!(seen[0].contains("content-length: 10\r\n"), "{}", seen[0]);
 }
@@ -236,14 +236,14 @@ async fn a_client_that_leaves_while_it_waits_is_noticed_whatever_it_had_sent() {
 async fn a_redirect_below_the_url_of_the_lane_leads_through_the_relay_again() {
     let check = async |location: &'static str, expected: &str| {
         let head = format!("location: {location}\r\n");
-        let service = Service::start(move |_| reply("302 Found", &head, "")).await;
-        let mut made = made(service.address);
+        let upstream = Upstream::start(move |_| reply("302 Found", &head, "")).await;
+        let mut made = made(upstream.address);
         if let Some(place) = made.endpoints.get_mut("shop") {
-            place.url = Some(format!("http://{}/api/", service.address).parse().expect("a url"));
+            place.url = Some(format!("http://{}/api/", upstream.address).parse().expect("a url"));
         }
         let daemon = made.start().await;
         let answer = daemon.get("/to/shop/v1/a").await;
-        let expected = expected.replace("HOST", &service.address.to_string());
+        let expected = expected.replace("HOST", &upstream.address.to_string());
         assert_eq!((answer.status, &*answer.headers["location"]), (302, &*expected), "{location}");
     };
     check("b?c=d", "/to/shop/v1/b?c=d").await;
@@ -254,7 +254,7 @@ async fn a_redirect_below_the_url_of_the_lane_leads_through_the_relay_again() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_cut_off_is_cut_off_for_the_client_too() {
+async fn a_response_that_is_cut_off_is_cut_off_for_the_client_too() {
     let (listener, daemon) = by_hand().await;
     let mut client = TcpStream::connect(daemon.address).await.expect("it listens");
     let head = format!("GET /to/shop/ HTTP/1.1\r\nhost: {}\r\n\r\n", daemon.address);

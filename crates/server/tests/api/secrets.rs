@@ -1,9 +1,9 @@
-//! What lanes are told in secret never leaves the process, except to their service.
+//! The secrets of lanes never leave the process, except to their upstream.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-use crate::kit::{Service, made, reply};
+use crate::kit::{Upstream, made, reply};
 
 const SECRET: &str = "hunter2-do-not-show";
 
@@ -23,21 +23,21 @@ impl Write for Log {
 }
 
 #[tokio::test]
-async fn a_secret_of_a_lane_is_in_no_answer_event_metric_or_log() {
+async fn a_secret_of_a_lane_is_in_no_response_event_metric_or_log() {
     let log = Log::default();
     let writer = log.clone();
     let lines = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE);
     let lines = lines.with_writer(move || writer.clone()).finish();
     let _guard = tracing::subscriber::set_default(lines);
-    // A service that fails, refuses, and says in its answers only what it was not told in secret.
-    let service = Service::start(|request| match request.split(' ').nth(1) {
+    // An upstream that fails and refuses, and whose responses do not contain the secret.
+    let upstream = Upstream::start(|request| match request.split(' ').nth(1) {
         Some("/fail") => reply("500 Internal Server Error", "", "broken"),
         Some("/slow") => reply("429 Too Many Requests", "", ""),
         Some("/away") => reply("302 Found", "location: http://127.0.0.1:1/\r\n", ""),
         _ => reply("200 OK", "", "fine"),
     })
     .await;
-    let mut made = made(service.address);
+    let mut made = made(upstream.address);
     if let Some(place) = made.endpoints.get_mut("shop") {
         let mut value: hyper::header::HeaderValue = SECRET.parse().expect("a value");
         value.set_sensitive(true);
@@ -71,7 +71,10 @@ async fn a_secret_of_a_lane_is_in_no_answer_event_metric_or_log() {
     shown.push(format!("{events:?}"));
     shown.push(String::from_utf8_lossy(&log.0.lock().expect("no panic")).into_owned());
     let shown = shown.concat();
-    assert!(service.seen().iter().all(|request| request.contains(SECRET)), "the service is told");
+    assert!(
+        upstream.seen().iter().all(|request| request.contains(SECRET)),
+        "the upstream gets the secret"
+    );
     assert!(shown.contains("broken") || shown.contains("status_500"), "something was shown");
     assert!(!shown.contains(SECRET), "{shown}");
 }

@@ -60,8 +60,8 @@ fn texts(value: Value) -> Result<Vec<String>, String> {
     }
 }
 
-/// The message of serde, without its line number, which is always 1. Unknown keys are removed too: a
-/// URL may stand in the place of one.
+/// The message of serde, without its line number, which is always 1. Unknown keys are removed too:
+/// a URL may stand in the place of one.
 fn explained(error: &serde_json::Error) -> String {
     let message = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());

@@ -181,7 +181,7 @@ fn a_line_has_a_limit_and_is_not_held_beyond_it() {
 }
 
 #[test]
-fn what_is_not_utf_8_is_a_mistake() {
+fn lines_that_are_not_utf_8_are_mistakes() {
     let mistake = "list:1: byte 11 of the line is not UTF-8: save the list as UTF-8";
     check(b"https://a/\xff\nhttps://a/1", Format::Plain, &format!("{mistake}\nhttps://a/1"));
     let list = b"https://a/\xff\n {\"url\": \"https://a/1\"}";
@@ -282,7 +282,7 @@ fn names_in_manifests_are_paths_and_nothing_else() {
     }
     let expected = format!("https://a/dir/a%5Cc out=a\\c checksum=md5={MD5}");
     check_manifest(&format!("\\{MD5}  a\\\\c"), &expected);
-    // What could pass for a line of its own in another list is no name.
+    // A name that could pass for a line of its own in another list is refused.
     let expected = "list:1: `a\\u{a}https:/b` has a control character: leave it out";
     check_manifest(&format!("\\{MD5}  a\\nhttps:/b"), expected);
 }

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_too_deep_is_folded_into_the_name() {
+    fn deep_folders_are_folded_into_the_name() {
         let deep = |parts: usize| tree(&url(&format!("https://h/{}x.iso?q", "a/".repeat(parts))));
         assert_eq!(deep(62).len(), MOST_PARTS);
         assert_eq!(deep(62)[63], "x.iso@q");

@@ -3,7 +3,8 @@
 /// The most characters of foreign text in one message.
 const MOST_SHOWN: usize = 120;
 
-/// The text without characters that could control or deceive a terminal, cut to a length for messages.
+/// The text without characters that could control or deceive a terminal, cut to a length for
+/// messages.
 pub(crate) fn shown(text: &str) -> String {
     let mut shown = String::new();
     for (count, char) in text.chars().enumerate() {
@@ -40,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_neither_obeys_nor_drowns() {
+    fn a_message_has_no_control_characters_and_a_bound() {
         check("Größe `x`", "Größe `x`");
         check("\u{1b}[2J\u{202e}a", "\\u{1b}[2J\\u{202e}a");
         check(&"é".repeat(120), &"é".repeat(120));

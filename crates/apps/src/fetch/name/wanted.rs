@@ -13,9 +13,9 @@ const PROBES: u64 = 8;
 
 /// The names that are taken, in bounded memory.
 ///
-/// A Bloom filter never forgets a name, but may report a new one as taken: about once in ten lists of
-/// a million names. That costs a longer name and nothing else: on `Again` the caller adds a hash of
-/// the URL.
+/// A Bloom filter never forgets a name, but may report a new one as taken: about once in ten lists
+/// of a million names. That costs a longer name and nothing else: on `Again` the caller adds a hash
+/// of the URL.
 pub struct Wanted {
     filters: Vec<Filter>,
     /// Whether any folder is taken.
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_to_ask_is_told_so() {
+    fn the_second_item_with_a_name_is_noticed() {
         use Taken::{Again, First};
         check(&["a/x", "a/y", "a/x", "b/x", ""], &[First, First, Again, First, First]);
         check(&["a/Größe.ISO", "A/GRÖSSE.iso", "a/gröẞe.iso"], &[First, First, Again]);

@@ -45,8 +45,8 @@ enum ServerRules {
 pub(super) enum Look {
     /// Obey these.
     Rules(Arc<Robots>),
-    /// Obey these, which are new to the lane: an attempt that was reserved before must not be sent if
-    /// they have a crawl delay.
+    /// Obey these, which are new to the lane: an attempt that was reserved before must not be sent
+    /// if they have a crawl delay.
     News(Arc<Robots>),
     /// Fetch the rules in place of the file.
     Ask(Asking),
@@ -106,8 +106,8 @@ impl Rules {
         }
     }
 
-    /// Records that the rules of a server are at another URL, unless they are known by now. The caller
-    /// fetches them from there.
+    /// Records that the rules of a server are at another URL, unless they are known by now. The
+    /// caller fetches them from there.
     pub(super) fn lead(&self, url: &Url, detour: &Detour) {
         let origin = Origin::of(url).expect("only http and https come here");
         let mut known = self.lock();

@@ -56,7 +56,8 @@ impl Run {
         Ok(())
     }
 
-    /// Cancels a job, unless its file is complete: then its attempt reports that when its lane opens.
+    /// Cancels a job, unless its file is complete: then its attempt reports that when its lane
+    /// opens.
     async fn end_or_keep(&self, id: JobId) -> Result<Left, Ended> {
         let payload = self.pace.payload(id).await?;
         let task: Option<Task> = payload.and_then(|bytes| serde_json::from_slice(&bytes).ok());
@@ -113,8 +114,8 @@ impl Run {
         Ok(if right { Earlier::Current(saved) } else { Earlier::Outdated(saved) })
     }
 
-    /// The file at the target of an item, if the same URLs gave it for another entry, or if it has the
-    /// checksum of the item.
+    /// The file at the target of an item, if the same URLs gave it for another entry, or if it has
+    /// the checksum of the item.
     pub(super) async fn known_by_target(
         &self,
         item: &Item,

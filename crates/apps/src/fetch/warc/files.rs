@@ -1,13 +1,13 @@
-//! The files of an archive: which they are, and how they are opened without following links, since
-//! one could lead out of the directory.
+//! The files of an archive: their names, and how to open them without following links, which could
+//! lead out of the directory.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-/// Whether a file of this name, in the directory of an archive, is one of its own. Upper and lower
-/// case are one, as on the file systems of macOS and Windows.
+/// Returns `true` if a file of this name belongs to the archive. Case is ignored, as on the file
+/// systems of macOS and Windows.
 pub fn is_own(archive: &str, file: &str) -> bool {
     let (archive, file) = (archive.to_lowercase(), file.to_lowercase());
     let Some(rest) = file.strip_prefix(&archive) else { return false };
@@ -16,7 +16,7 @@ pub fn is_own(archive: &str, file: &str) -> bool {
     is_segment || rest == ".cdxj" || rest.starts_with(".cdxj.")
 }
 
-/// For reading and writing.
+/// Opens a file for reading and writing.
 pub(super) fn without_link() -> OpenOptions {
     let mut options = File::options();
     let flag = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
@@ -24,7 +24,7 @@ pub(super) fn without_link() -> OpenOptions {
     options
 }
 
-/// A new file in the place of one that a crash may have left.
+/// Makes a new file in place of one that a crash may have left.
 pub(super) fn anew(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

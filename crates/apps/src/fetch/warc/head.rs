@@ -1,4 +1,4 @@
-//! The heads of requests and responses as they go into a record: no secrets, no transfer coding.
+//! Heads of requests and responses for records, without secrets and transfer coding.
 
 use hyper::HeaderMap;
 use hyper::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
@@ -6,14 +6,14 @@ use url::Url;
 
 use super::Exchange;
 
-/// What a request tells about the person behind it; archives are passed on.
+/// Headers that identify the user. They are left out, since archives are shared.
 const SECRETS: [&[u8]; 3] = [b"authorization", b"cookie", b"proxy-authorization"];
 
-/// The address without fragment, name and password.
+/// The URL without fragment, user and password.
 pub(super) fn target(url: &Url) -> Url {
     let mut url = url.clone();
     url.set_fragment(None);
-    // Refused only where there is no host, and so neither a name nor a password.
+    // This fails only for URLs without host, which have no user or password either.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url
@@ -24,7 +24,7 @@ pub(super) fn response_head(exchange: &Exchange<'_>, length: u64) -> Vec<u8> {
     let mut head = format!("HTTP/1.1 {:03} ", exchange.status).into_bytes();
     head.extend(clean(exchange.reason.as_bytes()));
     head.extend_from_slice(b"\r\n");
-    // A reader that sees the coding takes it off once more, and finds no chunks.
+    // A reader that sees the transfer coding would decode it again.
     let coded = exchange.headers.contains_key(TRANSFER_ENCODING);
     for (name, value) in exchange.headers {
         if coded && (name == TRANSFER_ENCODING || name == CONTENT_LENGTH) {
@@ -42,7 +42,7 @@ pub(super) fn response_head(exchange: &Exchange<'_>, length: u64) -> Vec<u8> {
     head
 }
 
-/// The head of the request without what is secret; lines that go on a secret one go with it.
+/// The head of the request without secret headers and their continuation lines.
 pub(super) fn request_head(sent: &[u8]) -> Vec<u8> {
     let mut lines = sent.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii_end);
     let mut head = request_line(lines.next().unwrap_or_default());
@@ -61,7 +61,7 @@ pub(super) fn request_head(sent: &[u8]) -> Vec<u8> {
     head
 }
 
-/// A request through a proxy names the whole address, with the password if there is one.
+/// A request through a proxy has the complete URL, which may contain a password.
 fn request_line(line: &[u8]) -> Vec<u8> {
     let line: Vec<u8> = clean(line).collect();
     let text = String::from_utf8_lossy(&line);
@@ -81,7 +81,7 @@ pub(super) fn content_type(headers: &HeaderMap) -> Option<Vec<u8>> {
     Some(clean(headers.get(hyper::header::CONTENT_TYPE)?.as_bytes()).collect())
 }
 
-/// Blanks in place of what would end a line, or a record for readers written in C.
+/// Replaces characters by spaces that would end a line, or a string for readers written in C.
 pub(super) fn clean(value: &[u8]) -> impl Iterator<Item = u8> {
     value.iter().map(|&byte| if byte.is_ascii_control() && byte != b'\t' { b' ' } else { byte })
 }

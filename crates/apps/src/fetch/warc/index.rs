@@ -1,4 +1,4 @@
-//! The index: lines as records become durable, and all of them sorted at the end.
+//! The index: lines are added as records become durable, and sorted at the end.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,13 +14,13 @@ use super::repair::repair;
 use super::sort::{IN_MEMORY, Sorter};
 use super::{MAX_NUMBER, WarcError};
 
-/// How many bytes of lines may wait for the next sync.
+/// Bytes of lines that may wait for the next sync.
 const MAX_PENDING: usize = 1 << 20;
 
-/// Begins a line that names a file: no key of an address begins so.
+/// The prefix of lines that announce a file. No key of a URL begins with it.
 const ANNOUNCEMENT: &[u8] = b"# ";
 
-/// The lines of runs that have not finished, in `NAME.cdxj.part`; locked while it is open.
+/// The lines of unfinished runs, in `NAME.cdxj.part`, which is locked while open.
 pub(super) struct Index {
     directory: PathBuf,
     name: String,
@@ -28,12 +28,12 @@ pub(super) struct Index {
     part: File,
     end: u64,
     pending: Vec<u8>,
-    /// The files of earlier runs that did not finish, and how long they are after the repair.
+    /// The files of unfinished earlier runs, with their lengths after the repair.
     lengths: BTreeMap<String, u64>,
 }
 
 impl Index {
-    /// Locks the lines and repairs the files of runs that did not finish.
+    /// Locks the lines, and repairs the files of unfinished runs.
     pub(super) fn open(directory: &Path, name: &str) -> Result<Index, WarcError> {
         let path = directory.join(format!("{name}.cdxj.part"));
         let part = locked(&path)?;
@@ -55,7 +55,7 @@ impl Index {
         Ok(index)
     }
 
-    /// The number after the highest one there is, in the directory or in the index.
+    /// The number after the highest one in the directory and the index.
     pub(super) fn next_number(&self) -> Result<u32, WarcError> {
         let refused = || WarcError::disk("list", &self.directory);
         let mut highest = 0;
@@ -64,7 +64,7 @@ impl Index {
             let number = file.to_str().and_then(|file| number(&self.name, file));
             highest = highest.max(number.unwrap_or(0));
         }
-        // Files may have been moved elsewhere; lines that point to them must stay theirs.
+        // Files may have been moved elsewhere; their lines must not point to new files.
         for file in self.lengths.keys() {
             highest = highest.max(number(&self.name, file).unwrap_or(0));
         }
@@ -78,7 +78,7 @@ impl Index {
         Ok(highest + 1)
     }
 
-    /// Names a file that is about to be made; returns when that survives a crash.
+    /// Announces a file that is about to be made. Returns when the announcement is durable.
     pub(super) fn announce(&mut self, file: &str) -> Result<(), WarcError> {
         self.pending.extend_from_slice(ANNOUNCEMENT);
         self.push(file);
@@ -86,12 +86,12 @@ impl Index {
         self.sync()
     }
 
-    /// Adds a line of a record; the record must be durable before the next sync.
+    /// Adds the line of a record, which must be durable before the next sync.
     pub(super) fn push(&mut self, line: &str) {
         self.pending.extend_from_slice(line.as_bytes());
     }
 
-    /// Whether it is time for a sync.
+    /// Returns `true` if a sync is due.
     pub(super) fn is_full(&self) -> bool {
         self.pending.len() > MAX_PENDING
     }
@@ -108,7 +108,7 @@ impl Index {
         self.sync()?;
         let finished = self.finished_path();
         self.sort_into(&finished).map_err(WarcError::disk("write", &finished))?;
-        // From here on these files are whole for good, and nobody will look at them again.
+        // From here on these files are complete, and will not be repaired again.
         fs::remove_file(&self.path).map_err(WarcError::disk("remove", &self.path))?;
         sync_directory(&self.directory)?;
         Ok(finished)
@@ -125,8 +125,8 @@ impl Index {
         Ok(())
     }
 
-    /// The announced files and the last record of each that has a line. A torn line, and all after
-    /// it, was never durable and goes.
+    /// The announced files, each with its last record that has a line. A torn line and all lines
+    /// after it were never durable, and are dropped.
     fn read_back(&mut self) -> io::Result<BTreeMap<String, Range<u64>>> {
         let mut announced: BTreeMap<String, Range<u64>> = BTreeMap::new();
         let mut reader = BufReader::new(&self.part);
@@ -140,7 +140,7 @@ impl Index {
                 Err(error) => return Err(error),
             }
             if let Some(file) = line.strip_prefix(ANNOUNCEMENT) {
-                // A name that is not ours could lead out of the directory.
+                // A name that does not belong to the archive could lead out of the directory.
                 let file = std::str::from_utf8(file).ok();
                 let Some(file) = file.filter(|file| number(&self.name, file).is_some()) else {
                     break;
@@ -179,7 +179,7 @@ impl Index {
         File::open(&self.directory)?.sync_all()
     }
 
-    /// Whether the record of a line is no longer in its file.
+    /// Returns `true` if the record of a line is no longer in its file.
     fn is_lost(&self, line: &[u8]) -> bool {
         location(line).is_none_or(|location| {
             self.lengths.get(&location.file).is_some_and(|&length| location.range().end > length)
@@ -192,14 +192,14 @@ pub(super) fn file_name(name: &str, number: u32) -> String {
     format!("{name}-{number:05}.warc.gz")
 }
 
-/// The number in the name of a file, if it is one of `name`.
+/// The number in the name of a file, if the file belongs to the archive `name`.
 fn number(name: &str, file: &str) -> Option<u32> {
     let digits = file.strip_prefix(name)?.strip_prefix('-')?.strip_suffix(".warc.gz")?;
     let number = digits.parse().ok().filter(|&number| number <= MAX_NUMBER)?;
     (file_name(name, number) == file).then_some(number)
 }
 
-/// Returns when files that were made, renamed or removed stay so after a crash.
+/// Syncs a directory, so that new, renamed and removed files survive a crash.
 pub(super) fn sync_directory(directory: &Path) -> Result<(), WarcError> {
     let synced = File::open(directory).and_then(|directory| directory.sync_all());
     synced.map_err(WarcError::disk("write to", directory))
@@ -230,8 +230,8 @@ fn locked(path: &Path) -> Result<File, WarcError> {
             }
             Err(fs::TryLockError::Error(error)) => return Err(refused()(error)),
         }
-        // Whoever held the lock may have taken the file away on finishing: then this one is
-        // nobody's, and the name stands for another.
+        // The holder of the lock may have removed the file when it finished: then this lock is on
+        // a file without name, and the name may belong to another file.
         let mine = file.metadata().map_err(refused())?;
         match fs::metadata(path) {
             Ok(named) if (named.dev(), named.ino()) == (mine.dev(), mine.ino()) => return Ok(file),

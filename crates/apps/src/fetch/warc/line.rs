@@ -9,7 +9,7 @@ use url::Url;
 
 use super::surt::surt;
 
-/// A response and where it stands.
+/// A response and its location.
 pub(super) struct IndexLine<'a> {
     pub(super) target: &'a Url,
     pub(super) at: Timestamp,
@@ -19,7 +19,7 @@ pub(super) struct IndexLine<'a> {
     pub(super) location: RecordLocation,
 }
 
-/// Where a record stands: from which byte of which file, and how many bytes.
+/// The location of a record: its file, offset and length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RecordLocation {
     pub(super) file: String,
@@ -34,7 +34,7 @@ impl RecordLocation {
 }
 
 impl IndexLine<'_> {
-    /// The line, with its end.
+    /// The line, with its line end.
     pub(super) fn line(&self) -> String {
         let mut line = format!("{} {} {{", surt(self.target), self.at.strftime("%Y%m%d%H%M%S"));
         let mime = self.content_type.map(mime);
@@ -59,7 +59,7 @@ impl IndexLine<'_> {
     }
 }
 
-/// Where the record of a line stands, if it is a line.
+/// The location of the record of a line, if the line is valid.
 pub(super) fn location(line: &[u8]) -> Option<RecordLocation> {
     #[derive(Deserialize)]
     struct Fields {
@@ -86,7 +86,7 @@ fn mime(content_type: &[u8]) -> String {
     text.trim().split(ends).next().unwrap_or_default().to_owned()
 }
 
-/// Escaped as Python does it: all beyond ASCII as UTF-16.
+/// Escaped as by Python: all characters beyond ASCII as UTF-16.
 fn json_text(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {

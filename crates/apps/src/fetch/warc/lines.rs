@@ -1,16 +1,15 @@
-//! Lines of an index, one at a time and never without a bound.
+//! Lines of an index, one at a time and of bounded length.
 
 use std::io::{self, BufRead, Read};
 
-/// The longest line that is read: the key, the address and the type of a [`super::MAX_HEAD`]
-/// each, all escaped.
+/// The longest line: a key, a URL and a type of [`super::MAX_HEAD`] each, all escaped.
 pub(super) const MAX_LINE: usize = 16 << 20;
 
 /// A line, without its end.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
     Whole,
-    /// The last one, whose end is missing.
+    /// The last line, whose line end is missing.
     Cut,
     None,
 }

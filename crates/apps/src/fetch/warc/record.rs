@@ -9,7 +9,7 @@ use sha1::{Digest as _, Sha1};
 
 /// The fields of a record, one line each.
 ///
-/// Values are ours, or made of addresses, or cleaned: none has the end of a line in it.
+/// No value contains a line end: values are constants, made from URLs, or cleaned.
 pub(super) struct Header(String);
 
 impl Header {
@@ -33,7 +33,7 @@ impl Header {
         }
     }
 
-    /// The whole header, for a block of `length` bytes.
+    /// The complete header, for a block of `length` bytes.
     pub(super) fn before_block(self, content_type: &str, length: u64) -> String {
         let header = self.field("Content-Type", content_type).field("Content-Length", length);
         header.0 + "\r\n"
@@ -54,7 +54,7 @@ pub(super) fn digest(block: &[u8]) -> String {
     written(Sha1::new_with_prefix(block))
 }
 
-/// The digest as a field has it.
+/// The digest in the form of a field.
 pub(super) fn written(digest: Sha1) -> String {
     format!("sha1:{}", BASE32.encode(&digest.finalize()))
 }
@@ -85,7 +85,7 @@ impl Digests {
     }
 }
 
-/// How many bytes of a body are in memory at a time.
+/// Bytes of a body that are in memory at a time.
 pub(super) const PIECE: usize = 64 << 10;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a crash left of a file: whole records are kept and indexed, the torn end goes.
+//! Repair of a file after a crash: complete records are kept and indexed, a torn end is removed.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -13,9 +13,9 @@ use super::MAX_HEAD;
 use super::files::without_link;
 use super::line::{IndexLine, RecordLocation};
 
-/// Cuts the file after its last whole record, looking only at the last one that has a line and at
-/// what follows it, and hands on the lines of the responses it meets. Gives the length that is
-/// left; a file that never held a record is taken away.
+/// Cuts the file after its last complete record. Reads only the last record with a line and those
+/// after it, and passes the lines of their responses on. Returns the new length. A file without any
+/// record is removed.
 pub(super) fn repair(
     path: &Path,
     known: &Range<u64>,
@@ -23,7 +23,7 @@ pub(super) fn repair(
 ) -> io::Result<u64> {
     let file = match without_link().open(path) {
         Ok(file) => file,
-        // Announced and never made, or moved elsewhere since.
+        // The file was announced and never made, or was moved elsewhere.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(u64::MAX),
         Err(error) => return Err(error),
     };
@@ -31,7 +31,7 @@ pub(super) fn repair(
     let length = file.metadata()?.len();
     let mut end = whole_records(&file, &name, known.start.min(length), each)?;
     if end < known.end {
-        // What was durable is not there: something else than a crash was at this file.
+        // A durable record is missing: this is not the work of a crash.
         end = whole_records(&file, &name, 0, each)?;
     }
     if end == 0 && known.is_empty() {
@@ -53,7 +53,7 @@ fn whole_records(
     let mut end = reader.seek(SeekFrom::Start(from))?;
     while !reader.fill_buf()?.is_empty() {
         let record = match record(BufReader::new(GzDecoder::new(&mut reader))) {
-            // A disk that cannot be read is no reason to cut anything.
+            // A read error is no reason to cut the file.
             Err(error) if error.raw_os_error().is_some() => return Err(error),
             Ok(Record::Torn) | Err(_) => break,
             Ok(whole) => whole,
@@ -73,7 +73,7 @@ enum Record {
     Other,
 }
 
-/// What the index needs of a response.
+/// The fields of a response for the index.
 struct Seen {
     target: Url,
     at: Timestamp,
@@ -111,7 +111,7 @@ fn record(mut plain: impl BufRead) -> io::Result<Record> {
     }
     io::copy(&mut block, &mut io::sink())?;
     let missing = block.limit();
-    // One byte more than there should be: only a read that finds the end checks the sum.
+    // Read one byte too many: the checksum is verified only by a read that reaches the end.
     let mut after = Vec::new();
     plain.take(5).read_to_end(&mut after)?;
     Ok(if missing == 0 && after == b"\r\n\r\n" { record } else { Record::Torn })
@@ -129,7 +129,7 @@ fn response_seen(header: &[u8], response: &[u8]) -> Option<Seen> {
     })
 }
 
-/// All up to the first empty line, or `None` if there is none within bounds.
+/// The bytes up to the first empty line; `None` if there is none within bounds.
 fn head(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let mut bounded = reader.take(2 * MAX_HEAD as u64);
     let mut head = Vec::new();

@@ -1,4 +1,4 @@
-//! One file of many: records go to its end, and one that fails leaves nothing behind.
+//! One file of an archive: records are appended, and a record that fails leaves nothing behind.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -13,22 +13,22 @@ use super::WarcError;
 use super::line::RecordLocation;
 use super::record::{PIECE, written};
 
-/// How many bytes wait in memory before they are written.
+/// Bytes that are buffered in memory.
 const BUFFERED: usize = 256 << 10;
 
 /// A file that is being written.
 pub(super) struct Segment {
     path: PathBuf,
     name: String,
-    /// The id of the record that opens the file; all others name it.
+    /// The id of the first record of the file; all others refer to it.
     pub(super) opening_id: String,
     file: File,
     written: u64,
-    /// What stands at `written`. Written again at the same place if the disk refuses at first.
+    /// The bytes at `written`. After a write error they are written again at the same offset.
     buffer: Vec<u8>,
 }
 
-/// A body on its way into a record, and what it must turn out to be.
+/// A body that is written to a record, with its expected digest.
 pub(super) struct Payload<'a> {
     pub(super) source: &'a mut dyn Read,
     pub(super) url: &'a str,
@@ -37,7 +37,7 @@ pub(super) struct Payload<'a> {
 }
 
 impl Segment {
-    /// Makes the file; one that is there already is never touched.
+    /// Makes the file. An existing file is never touched.
     pub(super) fn create(
         directory: &Path,
         name: String,
@@ -49,7 +49,7 @@ impl Segment {
         Ok(Segment { path, name, opening_id, file, written: 0, buffer: Vec::new() })
     }
 
-    /// Where the next record goes.
+    /// The offset of the next record.
     pub(super) fn end(&self) -> u64 {
         self.written + self.buffer.len() as u64
     }
@@ -75,14 +75,14 @@ impl Segment {
         Ok(RecordLocation { file: self.name.clone(), offset, length: self.end() - offset })
     }
 
-    /// Forgets all from `end` on. What of it is on the disk already goes with the next sync, and
-    /// until then it is what a crash would have left.
+    /// Discards all bytes from `end` on. Those on disk are removed by the next sync; until then
+    /// they are like the torn end after a crash.
     pub(super) fn roll_back(&mut self, end: u64) {
         self.buffer.truncate(end.saturating_sub(self.written) as usize);
         self.written = self.written.min(end);
     }
 
-    /// Returns when all records so far survive a crash.
+    /// Syncs the file, so that all records so far survive a crash.
     pub(super) fn sync(&mut self) -> Result<(), WarcError> {
         self.flush()
             .and_then(|()| {
@@ -113,7 +113,7 @@ impl Write for Segment {
 }
 
 impl Payload<'_> {
-    /// Hands the body on in pieces, and fails if it is not the one that was digested before.
+    /// Reads the body in pieces. Fails if it differs from the one that was digested before.
     fn copy(self, mut to: impl FnMut(&[u8]) -> Result<(), WarcError>) -> Result<(), WarcError> {
         let mut digest = Sha1::new();
         let mut piece = vec![0; PIECE];

@@ -10,24 +10,24 @@ use std::path::PathBuf;
 use super::files::anew;
 use super::lines::{Line, next_line};
 
-/// How many bytes of lines are sorted in memory.
+/// Bytes of lines that are sorted in memory.
 pub(super) const IN_MEMORY: usize = 64 << 20;
 
-/// How many sorted files are open at a time.
+/// Sorted files that are open at a time.
 const MERGED_AT_ONCE: usize = 64;
 
-/// Takes lines in any order and gives them back in the order of their bytes, each once.
+/// Sorts lines by their bytes, and removes duplicates.
 pub(super) struct Sorter {
     scratch: PathBuf,
     limit: usize,
     text: Vec<u8>,
     lines: Vec<Range<usize>>,
-    /// Sorted files whose names are gone already, so that no crash leaves one behind.
+    /// Sorted files. Their names are already removed, so that no crash leaves one behind.
     runs: Vec<File>,
 }
 
 impl Sorter {
-    /// Keeps `limit` bytes in memory; the rest goes to files that are made at `scratch`.
+    /// Keeps `limit` bytes in memory, and writes the rest to files at `scratch`.
     pub(super) fn new(scratch: PathBuf, limit: usize) -> Sorter {
         Sorter { scratch, limit, text: Vec::new(), lines: Vec::new(), runs: Vec::new() }
     }

@@ -1,13 +1,14 @@
-//! The sort key of an address in an index: hosts reversed, and what makes no difference left out.
+//! The sort key of a URL in an index: the host reversed, and parts that make no difference left
+//! out.
 //!
-//! The keys must equal those of the Python library `surt`, letter by letter, or lines that others
-//! look up in an index of ours are not found.
+//! The keys must equal those of the Python library `surt` exactly: other programs look up lines by
+//! them.
 
 use std::net::Ipv4Addr;
 
 use url::{Host, Url};
 
-/// The key of an `http` or `https` address: `com,example)/path?a=1`.
+/// The key of an `http` or `https` URL: `com,example)/path?a=1`.
 pub fn surt(url: &Url) -> String {
     let host = host(url.host_str().unwrap_or_default());
     let path = unescaped(url.path().as_bytes());
@@ -36,7 +37,7 @@ fn host(text: &str) -> String {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     let host = bare.replace("..", ".");
     let host = host.trim_matches('.');
-    // Only a host with empty labels can still turn out to be a number: the rest was read as one.
+    // Only a host with empty labels can still be a number: others were parsed as one.
     match ipv4(host) {
         Some(address) => address.to_string(),
         None => host.to_ascii_lowercase(),
@@ -64,7 +65,7 @@ fn host_key(host: &str) -> String {
     labels.join(",")
 }
 
-/// Without a first label of `www` and digits.
+/// The host without a first label of `www` and digits.
 fn without_www(host: &str) -> &str {
     let bare =
         host.strip_prefix("www").map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
@@ -81,7 +82,7 @@ fn path_key(path: &[u8]) -> Vec<u8> {
     key
 }
 
-/// Without `.`, `..` and empty segments; a `..` with nothing to take away stays.
+/// The path without `.`, `..` and empty segments. A `..` without a segment to remove stays.
 fn folded(path: &[u8]) -> Vec<u8> {
     let mut kept: Vec<&[u8]> = Vec::new();
     for segment in path.split(|&byte| byte == b'/').skip(1) {
@@ -102,9 +103,9 @@ fn folded(path: &[u8]) -> Vec<u8> {
     folded
 }
 
-/// Takes the last session segment away that has a page ending in `.aspx` after it.
+/// Removes the last session segment that is followed by a page ending in `.aspx`.
 ///
-/// One pass from the right, since any server can send a path made of session segments alone.
+/// One pass from the right: a hostile path may consist of session segments alone.
 fn strip_path_session(path: &mut Vec<u8>, is_session: fn(&[u8]) -> bool) {
     // Whether `.aspx` comes before any `?`: from here on, and from one byte further on.
     let (mut here, mut beyond) = (false, false);
@@ -159,7 +160,7 @@ fn query_key(query: &str) -> Vec<u8> {
     sorted(&query)
 }
 
-/// Takes the last argument away, from where `find` says, whose end is a session.
+/// Removes the last argument that ends in a session, as `find` locates it.
 fn strip_query_session(query: &mut Vec<u8>, find: impl Fn(&[u8]) -> Option<usize>) {
     let mut end = query.len();
     loop {
@@ -176,8 +177,8 @@ fn strip_query_session(query: &mut Vec<u8>, find: impl Fn(&[u8]) -> Option<usize
     }
 }
 
-/// Where a session begins that goes to the end of `part`: the name and its value, or, where
-/// `letters` are asked for, the name, that many letters, `=` and a value of letters alone.
+/// The start of a session at the end of `part`: a name and its value or, if `letters` is not zero,
+/// a name, that many letters, `=` and a value of letters alone.
 fn session_at(part: &[u8], name: &str, letters: usize, value: usize) -> Option<usize> {
     let between = if letters == 0 { 0 } else { letters + 1 };
     let at = part.len().checked_sub(name.len() + between + value)?;
@@ -192,7 +193,7 @@ fn session_at(part: &[u8], name: &str, letters: usize, value: usize) -> Option<u
     (start.eq_ignore_ascii_case(name.as_bytes()) && fits).then_some(at)
 }
 
-/// Takes the last `cfid=..&cftoken=..` away.
+/// Removes the last `cfid=..&cftoken=..`.
 fn strip_cold_fusion_session(query: &mut Vec<u8>) {
     const TOKEN: &[u8] = b"cftoken=";
     const ID: &[u8] = b"cfid=";
@@ -201,7 +202,7 @@ fn strip_cold_fusion_session(query: &mut Vec<u8>) {
         let token = &query[middle + 1..end];
         let start = query[..middle].iter().rposition(|&byte| byte == b'&').map_or(0, |at| at + 1);
         let id = &query[start..middle];
-        // At least one byte must follow `cfid=`, so the very last place is none.
+        // At least one byte must follow `cfid=`, so the last position does not count.
         let at = id.len().checked_sub(1).and_then(|last| {
             id[..last].windows(ID.len()).rposition(|window| window.eq_ignore_ascii_case(ID))
         });
@@ -234,10 +235,10 @@ fn sorted(query: &[u8]) -> Vec<u8> {
     parts.into_iter().map(text).collect::<Vec<_>>().join(&b'&')
 }
 
-/// Unescaped until nothing is left to unescape.
+/// Unescapes until no escape is left.
 ///
-/// Escapes never overlap, so the order does not matter and one pass that looks back is enough;
-/// pass after pass would take a square of the time for `%25252525`.
+/// Escapes never overlap, so the order does not matter and one pass that looks back is enough.
+/// Repeated passes would take quadratic time for `%25252525`.
 fn unescaped(text: &[u8]) -> Vec<u8> {
     let mut plain: Vec<u8> = Vec::with_capacity(text.len());
     for &byte in text {

@@ -1,4 +1,4 @@
-//! What was written is read back by a reader of its own, also after crashes.
+//! Tests of the archive with a reader of their own, also after crashes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -398,7 +398,7 @@ fn lines_that_wait_too_long_are_made_durable_without_being_asked() {
 }
 
 #[test]
-fn two_writers_of_one_name_cannot_be() {
+fn two_writers_of_one_name_are_refused() {
     let directory = tempfile::tempdir().expect("a directory");
     let writer = open(directory.path(), DEFAULT_MAX_SIZE);
     let second = Writer::open(directory.path(), "a", Options::new(|| [0; 16]));

@@ -1,4 +1,4 @@
-//! The writer: exchanges in, numbered files and their index out.
+//! The writer: writes exchanges to numbered files, and their index.
 
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use super::{Exchange, MAX_HEAD, MAX_NAME, MAX_NUMBER, Options, Truncated, WarcEr
 
 /// Writes exchanges to `NAME-00001.warc.gz` and so on, and their index to `NAME.cdxj`.
 ///
-/// A file that is there already is never written to; numbers go on after the highest one.
+/// Existing files are never changed. Numbers continue after the highest one.
 pub struct Writer {
     directory: PathBuf,
     name: String,
@@ -25,7 +25,7 @@ pub struct Writer {
     index: Index,
 }
 
-/// Refuses a name that makes no file name.
+/// Refuses a name that cannot be used in file names.
 pub fn check_name(name: &str) -> Result<(), WarcError> {
     let fits = !name.is_empty() && name.len() <= MAX_NAME && !name.starts_with('.');
     if !fits || name.contains('/') || name.contains(char::is_control) {
@@ -35,7 +35,7 @@ pub fn check_name(name: &str) -> Result<(), WarcError> {
 }
 
 impl Writer {
-    /// Repairs what an earlier run left torn; the first file is made with the first exchange.
+    /// Repairs the files of an earlier run. The first new file is made with the first exchange.
     pub fn open(directory: &Path, name: &str, options: Options) -> Result<Writer, WarcError> {
         check_name(name)?;
         let index = Index::open(directory, name)?;
@@ -79,7 +79,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Returns when all exchanges so far survive a crash.
+    /// Syncs all exchanges so far, so that they survive a crash.
     pub fn sync(&mut self) -> Result<(), WarcError> {
         if let Some(segment) = &mut self.segment {
             segment.sync()?;
@@ -98,7 +98,7 @@ impl Writer {
         self.segment.as_mut().expect("an exchange was written")
     }
 
-    /// Goes on to the next file if there is none yet or the current one is past its size.
+    /// Begins the next file if there is none yet, or the current one has reached its size.
     fn turn_over(&mut self, at: Timestamp) -> Result<(), WarcError> {
         if self.segment.as_ref().is_some_and(|segment| segment.end() <= self.options.max_size) {
             return Ok(());
@@ -129,7 +129,7 @@ impl Writer {
     }
 }
 
-/// All of an exchange that is held in memory.
+/// The parts of an exchange that are in memory.
 struct Parts<'a> {
     exchange: &'a Exchange<'a>,
     target: &'a Url,
@@ -161,7 +161,7 @@ impl<'a> Parts<'a> {
         Ok(Parts { exchange, target, response, request, metadata })
     }
 
-    /// Appends the three records and gives the line of the response.
+    /// Appends the three records, and returns the index line of the response.
     fn append(
         &self,
         segment: &mut Segment,
@@ -197,7 +197,7 @@ impl<'a> Parts<'a> {
             .field("WARC-Concurrent-To", &ids[0])
             .field("WARC-Block-Digest", digest(&self.metadata));
         let length = self.metadata.len() as u64;
-        // The indexer knows by exactly this type that the record has no line.
+        // Indexers give records of exactly this type no line.
         let metadata = metadata.before_block("application/warc-fields", length);
         segment.append(&metadata, &self.metadata, None)?;
 

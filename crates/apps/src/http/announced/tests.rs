@@ -1,4 +1,4 @@
-//! One table of what services send, and what is understood.
+//! A table of headers from upstreams, and the limits that are read from them.
 
 use super::*;
 use hyper::header::{HeaderName, HeaderValue};
@@ -49,7 +49,7 @@ fn retry_after_is_seconds_or_a_date_and_anything_else_is_nothing() {
 }
 
 #[test]
-fn a_date_is_measured_against_the_clock_of_the_service() {
+fn a_date_is_compared_with_the_clock_of_the_upstream() {
     let retry_at = "Retry-After: Tue, 14 Nov 2023 23:13:20 GMT";
     let clock = "Date: Tue, 14 Nov 2023 23:12:50 GMT";
     check_wait(&format!("{retry_at}\n{clock}"), Some(Duration::from_secs(30)));
@@ -58,7 +58,7 @@ fn a_date_is_measured_against_the_clock_of_the_service() {
     check(&left, said().left(1, 30));
 }
 
-/// What is expected, built up.
+/// Builds the expected limits.
 #[derive(Clone, Copy)]
 struct Said(Announced);
 
@@ -171,7 +171,7 @@ fn of_several_families_the_strictest_counts() {
 }
 
 #[test]
-fn what_is_malformed_or_endless_is_ignored_or_capped() {
+fn malformed_headers_are_ignored_and_endless_waits_capped() {
     check("RateLimit: garbage\nRateLimit-Policy: ;;;,,=\"", said());
     check("RateLimit-Policy: \"x\";q=0;w=60, \"y\";q=5;w=0, \"z\";q=-1;w=1", said());
     check("X-RateLimit-Remaining: -1\nX-RateLimit-Reset: 5", said());

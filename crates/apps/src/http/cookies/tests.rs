@@ -1,4 +1,4 @@
-//! What a jar sends where, and what it never shows.
+//! The cookies that a jar sends, and the secrets that it never shows.
 
 use super::*;
 use proptest::prelude::*;

@@ -104,8 +104,8 @@ impl Coding {
     }
 }
 
-/// `deflate` means zlib, but some servers send raw deflate. No raw stream begins like this: it would
-/// be a stored block with padding bits set, which encoders leave at zero.
+/// `deflate` means zlib, but some servers send raw deflate. No raw stream begins like this: it
+/// would be a stored block with padding bits set, which encoders leave at zero.
 fn zlib_begins_with(first: u8) -> bool {
     first & 0x0f == 8
 }

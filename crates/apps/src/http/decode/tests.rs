@@ -108,7 +108,7 @@ fn a_body_cut_anywhere_is_never_taken_for_whole() {
 }
 
 #[test]
-fn what_follows_the_end_or_is_damaged_is_corrupt() {
+fn damaged_bodies_and_trailing_bytes_are_errors() {
     for coding in CODINGS {
         let mut body = encoded(coding, &text());
         body.push(b'x');
@@ -188,7 +188,7 @@ fn no_more_is_written_than_was_asked_for() {
     }
 }
 
-/// Ten GiB of zeros: how it begins, and what is then repeated so many times.
+/// Ten GiB of zeros: the beginning, the part that repeats, and the number of repetitions.
 fn bomb(coding: &str) -> (Vec<u8>, Vec<u8>, usize) {
     const ZEROS: usize = 16 << 20;
     const TIMES: usize = 640;
@@ -221,7 +221,7 @@ fn bomb(coding: &str) -> (Vec<u8>, Vec<u8>, usize) {
     }
 }
 
-/// How much comes out before a bomb is refused, and why it is.
+/// The bytes of output before a bomb is refused, and the error.
 fn explode(codings: &str, bomb: (Vec<u8>, Vec<u8>, usize), most: u64) -> (u64, DecodeError) {
     let (start, repeated, times) = bomb;
     let mut decoder = Decoder::new(codings, most).expect("known");
@@ -277,7 +277,7 @@ fn a_window_beyond_the_bound_is_refused() {
 }
 
 #[test]
-fn a_full_disk_is_told_as_such() {
+fn a_full_disk_has_a_class_of_its_own() {
     struct Full;
     impl Write for Full {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {

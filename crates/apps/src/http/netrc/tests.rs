@@ -1,4 +1,4 @@
-//! Who logs in where, and what never shows.
+//! The logins of hosts, and the secrets that never show.
 
 use super::*;
 use proptest::prelude::*;

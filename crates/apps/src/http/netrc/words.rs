@@ -17,8 +17,8 @@ impl<'a> Words<'a> {
         self.line
     }
 
-    /// The next word, where a keyword is expected. Only there does `#` begin a comment: passwords may
-    /// begin with it too.
+    /// The next word, where a keyword is expected. Only there does `#` begin a comment: passwords
+    /// may begin with it too.
     pub(super) fn keyword(&mut self) -> Result<Option<&'a [u8]>, WrongNetrc> {
         self.skip_space();
         while self.rest.first() == Some(&b'#') {

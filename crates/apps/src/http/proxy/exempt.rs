@@ -102,8 +102,8 @@ fn width(address: IpAddr) -> u32 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-/// Returns `true` if the first `bits` are equal. Addresses of different versions never match, except
-/// that an IPv6 address may wrap an IPv4 one.
+/// Returns `true` if the first `bits` are equal. Addresses of different versions never match,
+/// except that an IPv6 address may wrap an IPv4 one.
 fn within(host: IpAddr, network: IpAddr, bits: u32) -> bool {
     let host = if network.is_ipv4() { host.to_canonical() } else { host };
     let differ = match (host, network) {

@@ -1,4 +1,4 @@
-//! Which proxy a request takes, and what never shows.
+//! The proxies of requests, and the secrets that never show.
 
 use super::*;
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ fn proxies(variables: &[(&str, &str)]) -> Result<Proxies, ProxyError> {
     })
 }
 
-/// Which proxy, as text, or which error.
+/// The proxy as text, or the error.
 fn taken(variables: &[(&str, &str)], url: &str) -> String {
     let proxies = match proxies(variables) {
         Ok(proxies) => proxies,
@@ -47,7 +47,7 @@ fn each_scheme_has_its_variable_and_lower_case_goes_first() {
 }
 
 #[test]
-fn a_header_of_a_stranger_never_chooses_the_proxy() {
+fn a_header_of_a_client_never_chooses_the_proxy() {
     let cgi = ("REQUEST_METHOD", "GET");
     check(&[cgi, ("HTTP_PROXY", "evil:1")], "http://a/", "straight");
     check(&[cgi, ("http_proxy", "mine:1")], "http://a/", "http://mine:1");

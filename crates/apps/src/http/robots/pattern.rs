@@ -46,8 +46,8 @@ impl Pattern {
         self.text.len() + usize::from(self.end == End::Exact)
     }
 
-    /// Returns `true` if it matches a target in normalized form. The leftmost match of a part is always
-    /// the best, so there is no backtracking: the cost is linear.
+    /// Returns `true` if it matches a target in normalized form. The leftmost match of a part is
+    /// always the best, so there is no backtracking: the cost is linear.
     pub(super) fn matches(&self, target: &str) -> bool {
         let mut parts = self.text.split('*').peekable();
         let Some(mut rest) = target.strip_prefix(parts.next().unwrap_or("")) else { return false };
@@ -74,8 +74,8 @@ pub(super) fn target(url: &Url) -> String {
     text
 }
 
-/// Normalizes paths (RFC 9309, section 2.2.2): ASCII only; unreserved characters plain, and all others
-/// that may be encoded percent-encoded in upper case.
+/// Normalizes paths (RFC 9309, section 2.2.2): ASCII only; unreserved characters plain, and all
+/// others that may be encoded percent-encoded in upper case.
 #[derive(Default)]
 struct Form {
     part: UrlPart,
@@ -112,8 +112,8 @@ impl Form {
         }
     }
 
-    /// Returns `true` if an encoded octet equals the plain one. In a query, slashes and colons have no
-    /// special meaning; in a path an encoded slash is part of a name.
+    /// Returns `true` if an encoded octet equals the plain one. In a query, slashes and colons have
+    /// no special meaning; in a path an encoded slash is part of a name.
     fn plain(&self, octet: u8) -> bool {
         unreserved(octet)
             || (self.part == UrlPart::Query && matches!(octet, b'/' | b':' | b'?' | b'@'))

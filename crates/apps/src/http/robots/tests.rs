@@ -1,4 +1,4 @@
-//! The examples of RFC 9309, what sites write beyond it, and what would hurt.
+//! The examples of RFC 9309, extensions that sites use, and hostile files.
 
 use super::*;
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ fn check(file: &str, path: &str, allowed: &str) {
 }
 
 #[test]
-fn the_group_of_a_program_replaces_that_of_everybody() {
+fn the_group_of_a_program_replaces_the_general_one() {
     let file = "User-Agent: *\nDisallow: *.gif$\nDisallow: /example/\nAllow: /publications/\n\n\
                 User-Agent: foobot\nDisallow:/\nAllow:/example/page.html\n\
                 Allow:/example/allowed.gif\n\n\
@@ -105,7 +105,7 @@ fn stars_and_dollars_are_special_and_encoded_ones_are_not() {
 }
 
 #[test]
-fn what_means_the_same_is_compared_in_one_form() {
+fn equal_paths_are_compared_in_normalized_form() {
     for (rule, path) in [
         ("/foo/bar?baz=quz", "/foo/bar?baz=quz"),
         ("/foo/bar?baz=https://foo.bar", "/foo/bar?baz=https%3A%2F%2Ffoo.bar"),

@@ -310,7 +310,7 @@ fn a_request_has_the_time_of_its_service_and_no_more() {
     let address = silent.local_addr().expect("bound");
     let home = Home::new(&format!("[services.a]\nget = 'http://{address}/'\ntimeout = '300ms'\n"));
     assert_eq!(home.run(&["run", "a"]).status.code(), Some(1));
-    assert_eq!(home.status()["services"][0]["why"], "no answer in 300ms");
+    assert_eq!(home.status()["services"][0]["why"], "no response within 300ms");
 }
 
 #[test]
@@ -357,7 +357,7 @@ fn s3_services_that_go_wrong_in_any_way_stop_neither_their_roster_nor_another() 
     assert_eq!(why("killed"), "ended by signal 9");
     assert_eq!(why("strange"), "exit code 4: \u{fffd}\u{fffd} \u{1f996}");
     assert_eq!(why("missing"), "no program `./not-there` in . that is executable");
-    assert_eq!(why("hangs"), "not over in 300ms");
+    assert_eq!(why("hangs"), "still running after 300ms");
     assert_eq!((why("works"), why("other")), (String::new(), String::new()));
     let said = home.run(&["status", "strange", "--output"]);
     assert_eq!(said.stdout, b"\xff\xfe \xf0\x9f\xa6\x96");

@@ -14,7 +14,7 @@ use crate::permits::{PERMIT_KIND, PermitWorker, Permits};
 #[derive(Clone)]
 pub struct Kinds {
     pub(crate) tools: Arc<[Box<dyn Tool>]>,
-    kinds: Arc<[Kind]>,
+    all: Arc<[Kind]>,
     pub(crate) permits: Permits,
 }
 
@@ -24,19 +24,19 @@ impl Kinds {
         let permits = Permits::default();
         let waiting = permits.clone();
         let permit = Kind::new(PERMIT_KIND, move || PermitWorker::new(waiting.clone()));
-        let kinds = tools.iter().flat_map(|tool| tool.kinds()).chain([permit]).collect();
-        Kinds { tools: tools.into(), kinds, permits }
+        let all = tools.iter().flat_map(|tool| tool.kinds()).chain([permit]).collect();
+        Kinds { tools: tools.into(), all, permits }
     }
 
     /// Registers a worker for each kind.
     #[must_use]
     pub fn register(&self, builder: Builder) -> Builder {
-        self.kinds.iter().fold(builder, |builder, kind| kind.register(builder))
+        self.all.iter().fold(builder, |builder, kind| kind.register(builder))
     }
 
     /// The kinds that callers may submit, each with its payload.
     pub(crate) fn submitted(&self) -> impl Iterator<Item = (&'static str, &Submitted)> {
-        self.kinds.iter().filter_map(|kind| Some((kind.name(), kind.submitted()?)))
+        self.all.iter().filter_map(|kind| Some((kind.name(), kind.submitted()?)))
     }
 
     /// Checks a job, as far as that is possible without I/O.

@@ -37,8 +37,8 @@ pub(super) fn settled(report: &Report) -> Settled {
                 let host = call.lane.strip_prefix("host:").unwrap_or(&call.lane);
                 let wait = paceline::Span::secs(wait.0.div_ceil(1_000_000));
                 let message = format!(
-                    "`{host}` is left alone for {wait}, after failures or at its own wish; \
-                     `--max-wait` says how long to wait for it"
+                    "`{host}` stays closed for {wait}, after failures or because it asked for a wait; \
+                     raise `--max-wait` to wait for it"
                 );
                 deferred = Some(("closed", message));
             }

@@ -68,7 +68,7 @@ fn l7_a_dead_host_is_not_asked_for_each_of_its_files() {
     let ended = ended.exits(75);
     assert!(server.connections() < 20, "{} connections", server.connections());
     assert_eq!(ended.summary("deferred") + ended.summary("failed"), 200);
-    assert!(ended.stderr.contains("is left alone for"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("stays closed for"), "{}", ended.stderr);
 }
 
 #[test]

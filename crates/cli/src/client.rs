@@ -29,7 +29,7 @@ const LARGEST: usize = 256 << 20;
 /// A daemon that takes longer to accept a connection does not run.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 /// How long a response may take.
-const RESPONSE_WITHIN: Duration = Duration::from_secs(30);
+const RESPONSE_WITHIN: Duration = Duration::from_mins(1);
 /// How long one request waits for a job to finish: shorter than a response may take.
 const WAIT: &str = "wait=25";
 /// How often a daemon that may be starting is looked for.

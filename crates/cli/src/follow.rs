@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use hyper::Method;
 use serde_json::{Value, json};
 use tokio::signal::unix::SignalKind;
@@ -15,6 +16,12 @@ use crate::table::{clock, items, plain, text};
 
 /// How long a job may wait before the reason is printed.
 const SILENCE: Duration = Duration::from_secs(1);
+
+/// Jobs that are waited for at once: a daemon has few connections for the command line.
+const AT_ONCE: usize = 8;
+
+/// How soon a job is asked for again.
+const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 
 /// How long the last look at unfinished jobs may take.
 const LAST_LOOK: Duration = Duration::from_secs(1);
@@ -37,6 +44,8 @@ pub(crate) enum End {
 pub(crate) struct Followed {
     pub(crate) jobs: Vec<Value>,
     pub(crate) end: End,
+    /// The first error, if jobs could not be followed to their ends. It does not hide the others.
+    pub(crate) error: Option<anyhow::Error>,
 }
 
 /// Listens for signals that end the waiting.
@@ -62,56 +71,78 @@ pub(crate) async fn follow(
             None => std::future::pending().await,
         }
     };
+    let mut error = None;
     let end = tokio::select! {
-        all = all_finished(client, &mut jobs, silence) => all.map(|()| End::Finished)?,
+        all = all_finished(client, &mut jobs, silence) => {
+            error = all?;
+            End::Finished
+        }
         () = over => End::TimeOver,
         () = signals.next() => End::Interrupted,
     };
     if end != End::Finished {
-        // Jobs after the one that was waited for may be finished. A daemon that hangs gets no more time.
-        let _ = tokio::time::timeout(LAST_LOOK, look(client, &mut jobs)).await;
+        // More jobs than are waited for at once may be finished. A daemon that hangs gets no more time.
+        let _ = tokio::time::timeout(LAST_LOOK, look_again(client, &mut jobs)).await;
     }
-    Ok(Followed { jobs, end })
+    Ok(Followed { jobs, end, error })
 }
 
 /// Fetches the jobs that were unfinished when last seen.
-async fn look(client: &Client, jobs: &mut [Value]) -> anyhow::Result<()> {
+async fn look_again(client: &Client, jobs: &mut [Value]) {
     for job in jobs.iter_mut().filter(|job| !finished(job)) {
-        *job = client.ask(Method::GET, &format!("/jobs/{}", job["job"])).await?;
+        if let Ok(seen) = client.ask(Method::GET, &format!("/jobs/{}", job["job"])).await {
+            *job = seen;
+        }
     }
-    Ok(())
 }
 
-/// Resolves when all are finished.
+/// Resolves when all are finished, or cannot be followed any more: then with the first error.
 async fn all_finished(
     client: &Client,
     jobs: &mut [Value],
     silence: Duration,
-) -> anyhow::Result<()> {
-    look(client, jobs).await?;
+) -> anyhow::Result<Option<anyhow::Error>> {
+    for job in jobs.iter_mut() {
+        *job = client.ask(Method::GET, &format!("/jobs/{}", job["job"])).await?;
+    }
     if !client.runs_jobs() && !jobs.iter().all(finished) {
         return Err(TryLater(NOTHING_RUNS.to_string()).into());
     }
+    let ids = jobs.iter().enumerate().filter(|(_, job)| !finished(job));
+    let ids: Vec<(usize, Value)> = ids.map(|(place, job)| (place, job["job"].clone())).collect();
+    let Some((_, first)) = ids.first().cloned() else { return Ok(None) };
+    // Together, so that no report waits behind a job that takes longer.
+    let waits = ids.into_iter().map(async |(place, id)| (place, one_finished(client, &id).await));
+    let mut waits = std::pin::pin!(futures_util::stream::iter(waits).buffer_unordered(AT_ONCE));
     let mut silence = std::pin::pin!(tokio::time::sleep(silence));
-    let mut printed = false;
-    for job in jobs {
-        let id = job["job"].clone();
-        while !finished(job) {
-            let mut waiting = std::pin::pin!(client.wait_for(&id));
-            let waited = loop {
-                tokio::select! {
-                    job = &mut waiting => break job,
-                    () = &mut silence, if !printed => {
-                        printed = true;
-                        // One reason is enough: that of the first unfinished job.
-                        print_reasons(client, &id).await;
-                    }
-                }
-            };
-            *job = waited.map_err(stopped)?;
+    let (mut printed, mut error) = (false, None);
+    loop {
+        tokio::select! {
+            waited = waits.next() => match waited {
+                Some((place, Ok(job))) => jobs[place] = job,
+                Some((_, Err(first))) => error = error.or(Some(stopped(first))),
+                None => return Ok(error),
+            },
+            () = &mut silence, if !printed => {
+                printed = true;
+                // One reason is enough: that of the first unfinished job.
+                print_reasons(client, &first).await;
+            }
         }
     }
-    Ok(())
+}
+
+/// A job, as soon as it is finished.
+async fn one_finished(client: &Client, id: &Value) -> anyhow::Result<Value> {
+    loop {
+        let asked_at = Instant::now();
+        let job = client.wait_for(id).await?;
+        if finished(&job) {
+            return Ok(job);
+        }
+        // A daemon that does not wait is not asked again at full speed.
+        tokio::time::sleep_until(asked_at + SHORTEST_WAIT).await;
+    }
 }
 
 /// A daemon that goes away while a job is followed has stopped.

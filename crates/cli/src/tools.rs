@@ -1,15 +1,16 @@
-//! The tools of the program, one line each, and the interface of a tool: its section of the
-//! configuration, and the tool that its settings make.
+//! The tools that have settings, one line each, and the interface of such a tool: its sections of the
+//! configuration, and the tool that its settings make. Tools without settings are listed in
+//! `paceline_apps::plain_tools`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt as _, ready};
 use paceline::{Builder, Ended, Paceline};
-use paceline_apps::Tool;
 use paceline_apps::http::proxy::Proxies;
 use paceline_apps::program::Program;
 use paceline_apps::request::{Endpoint, Endpoints, HttpWorker};
+use paceline_apps::{Tool, plain_tools};
 use paceline_server::Kinds;
 
 use crate::config::Config;

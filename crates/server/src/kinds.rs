@@ -54,7 +54,14 @@ impl Kinds {
     /// The kinds that callers may submit, as a sentence lists them.
     pub(crate) fn names(&self, last: &str) -> String {
         let names: Vec<String> = self.submitted().map(|(name, _)| format!("`{name}`")).collect();
-        let (kind, names) = (shown(kind), names.join(" and "));
+        match names.split_last() {
+            Some((end, rest)) if !rest.is_empty() => format!("{} {last} {end}", rest.join(", ")),
+            _ => names.concat(),
+        }
+    }
+
+    fn unknown(&self, kind: &str) -> Problem {
+        let (kind, names) = (shown(kind), self.names("or"));
         let detail = format!("no kind `{kind}` that callers may submit: use {names}");
         Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unknown_kind", detail)
     }

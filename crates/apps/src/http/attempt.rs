@@ -30,9 +30,9 @@ impl Client {
     /// Connects to the server of `url` for this call, and stamps the start of the attempt.
     ///
     /// A connection that is established after the reservation has expired is kept for the next
-    /// attempt. So is an error after that moment: the next attempt gets it at once, and is charged
-    /// for it. Otherwise a server that never accepts a connection would cost its calls no attempt,
-    /// for ever.
+    /// attempt at its server. An error after that moment is kept for the call: its next attempt
+    /// fails with it at once, and is charged. Otherwise a server that never accepts a connection
+    /// would cost its calls no attempt, for ever.
     pub async fn begin<'a>(&'a self, call: &Call, url: &'a Url) -> Result<Attempt<'a>, NotSent> {
         let connected = match self.take_error(call.id(), url) {
             Some(error) => Err(error),

@@ -26,8 +26,8 @@ const MOST_DRAINED: u64 = 64 << 10;
 /// The time limit for that.
 const DRAIN_WITHIN: Duration = Duration::from_secs(1);
 
-/// How long a connect error is reused for its server.
-const ERRORS_LAST: Duration = Duration::from_secs(2);
+/// Calls with a kept connect error. Beyond this, that of the oldest call is dropped.
+const MOST_ERRORS: usize = 10_000;
 
 /// Time limits of a request.
 #[derive(Clone, Copy, Debug)]
@@ -66,8 +66,8 @@ struct Idle {
     count: usize,
     /// Counts connections that became idle: the one with the smallest number is idle longest.
     clock: u64,
-    /// Errors of connects that ended too late for their attempts, for the next attempts.
-    errors: VecDeque<(Origin, Instant, HttpError)>,
+    /// Errors of connects that ended too late for their attempts, for the next attempts of these calls.
+    errors: BTreeMap<CallId, (Origin, HttpError)>,
 }
 
 impl Client {
@@ -188,8 +188,8 @@ impl Client {
         }
     }
 
-    /// Keeps a connect error that came too late for its attempt.
-    pub(super) fn keep_error(&self, url: &Url, error: HttpError) {
+    /// Keeps a connect error that came too late for an attempt of this call.
+    pub(super) fn keep_error(&self, call: CallId, url: &Url, error: HttpError) {
         let origin = Origin::of(url).expect("only http and https come here");
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.errors.len() >= MOST_ERRORS {
@@ -201,12 +201,8 @@ impl Client {
     /// The error that was kept for this call, if it is about this server.
     pub(super) fn take_error(&self, call: CallId, url: &Url) -> Option<HttpError> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        // In the order of time: those in front expire first.
-        while idle.errors.front().is_some_and(|(_, since, _)| since.elapsed() > ERRORS_LAST) {
-            idle.errors.pop_front();
-        }
-        let place = idle.errors.iter().position(|(of, ..)| of == origin)?;
-        idle.errors.remove(place).map(|(_, _, error)| error)
+        let (origin, error) = idle.errors.remove(&call)?;
+        (Origin::of(url) == Some(origin)).then_some(error)
     }
 
     /// Ends an exchange whose body was read completely.

@@ -93,20 +93,23 @@ async fn attend(
     admitted.iter().for_each(print_admission);
     let ids: Vec<u64> =
         admitted.iter().filter(|job| open(job)).filter_map(|job| job["job"].as_u64()).collect();
-    let mut end = End::Finished;
+    let (mut end, mut error) = (End::Finished, None);
     if !ids.is_empty() {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let followed = follow(client, &ids, left).await.inspect_err(|_| {
             let ids = lines(&ids).trim_end().replace('\n', " ");
             say(format_args!("added as job {ids}: `paceline job wait {ids}` continues to wait"));
         })?;
-        end = followed.end;
+        (end, error) = (followed.end, followed.error);
         for report in followed.jobs.into_iter().filter(finished) {
             let same = admitted.iter_mut().filter(|job| job["job"] == report["job"]);
             same.for_each(|job| job["report"] = report.clone());
         }
     }
     let exit = finish(&admitted, form)?;
+    if let Some(error) = error {
+        return Err(error);
+    }
     Ok(if end == End::Interrupted { Exit::Interrupted } else { exit })
 }
 

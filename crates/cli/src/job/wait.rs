@@ -28,6 +28,9 @@ pub(super) async fn wait(
         let left = left.join(" ");
         say(format_args!("not finished yet: `paceline job wait {left}` continues to wait"));
     }
+    if let Some(error) = followed.error {
+        return Err(error);
+    }
     Ok(match followed.end {
         End::Finished => exit,
         End::TimeOver => worst([exit, Exit::Deferred]),

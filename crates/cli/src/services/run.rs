@@ -195,6 +195,9 @@ async fn asked(client: &Client, name: &str, form: Form) -> anyhow::Result<Exit> 
     let response = client.ask(Method::POST, &format!("/services/{}/run", part(name))).await?;
     let job = response["job"].as_u64().context("the response names no job")?;
     let followed = follow(client, &[job], None).await?;
+    if let Some(error) = followed.error {
+        return Err(error);
+    }
     let report = &followed.jobs[0];
     if followed.end != End::Finished {
         say(format_args!(

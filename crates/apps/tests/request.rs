@@ -164,6 +164,24 @@ async fn l6_an_upstream_with_retry_after_closes_its_lane() {
 }
 
 #[tokio::test]
+async fn a_redirect_carries_no_login_of_the_lanes_url() {
+    let server = server(|seen| match seen.line.split(' ').nth(1) {
+        Some("/absolute") => {
+            let location = format!("location: http://{}/there\r\n", seen.headers["host"]);
+            reply("302 Found", &location, "")
+        }
+        Some("/relative") => reply("302 Found", "location: /there\r\n", ""),
+        _ => reply("200 OK", "", "there"),
+    });
+    let url = server.address.replace("http://", "http://user:secret@");
+    let pace = engine(&[("shop", Some(&url))]);
+    for path in ["/absolute", "/relative"] {
+        let report = ask(&pace, "shop", &json!({ "path": path })).await;
+        assert_eq!(found(&report)["body"], "there", "{path}: {report}");
+    }
+}
+
+#[tokio::test]
 async fn j7_a_redirect_is_followed_on_the_lane_of_the_server_it_leads_to() {
     let far = server(|_| reply("200 OK", "", "there"));
     let location = format!("location: {}/new\r\n", far.address);

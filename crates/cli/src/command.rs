@@ -58,7 +58,7 @@ impl ToolSettings for Settings {
                 let name = &command.name;
                 tracing::warn!(
                     command = name,
-                    "no longer configured: it takes no new jobs and goes at the next start"
+                    "no longer configured: it is gone at the next start"
                 );
             }
         }

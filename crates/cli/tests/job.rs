@@ -420,7 +420,7 @@ fn a_daemon_that_hangs_or_dies_delays_no_command() {
     daemon.signal(Signal::KILL);
     let told = waits.ended();
     assert_eq!(told.code, 75, "{told:?}");
-    assert!(told.stderr.contains("added as job 2: `paceline job wait 2`"), "{told:?}");
+    assert!(told.stderr.contains("`paceline job wait 2` continues to wait"), "{told:?}");
 }
 
 #[test]
@@ -463,4 +463,24 @@ fn a_daemon_with_another_configuration_is_named() {
     assert_eq!(told.code, 0, "{told:?}");
     assert!(told.stderr.starts_with("asking process "), "{told:?}");
     assert!(home.run(&["lane", "ls"]).stderr.is_empty());
+}
+
+#[test]
+fn a_report_is_printed_though_the_daemon_ends_before_another_job_does() {
+    let home = Home::new();
+    let daemon = home.serve();
+    home.good(&["job", "add", "--lane", "slow/odd lane", "--path", "/1", "--wait"]);
+    home.good(&["job", "add", "--lane", "slow/odd lane", "--path", "/2"]);
+    home.good(&["lane", "pause", "shop"]);
+    home.good(&["job", "add", "--lane", "shop", "--path", "/3"]);
+    let waits = home.start(&["job", "wait", "2", "3", "--format", "jsonl"]);
+    let waits = waits.until("job 2 is waiting for the lane");
+    home.good(&["lane", "resume", "shop"]);
+    home.good(&["job", "wait", "3"]);
+    drop(daemon);
+    let exited = waits.ended();
+    assert_eq!(exited.code, 75, "{exited:?}");
+    let report: serde_json::Value = serde_json::from_str(exited.stdout.trim()).expect("a report");
+    assert_eq!((&report["job"], &report["state"]), (&3.into(), &"done".into()));
+    assert!(exited.stderr.contains("`paceline job wait 2` continues to wait"), "{exited:?}");
 }

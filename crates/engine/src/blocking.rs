@@ -1,11 +1,10 @@
 //! Workers that block their thread: a closure per attempt on tokio's pool for blocking work.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use paceline_core::Failure;
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 
 use crate::outcome::{Failed, Late, Work};
 use crate::worker::{Call, Worker};
@@ -18,8 +17,8 @@ use crate::worker::{Call, Worker};
 /// time, the job hears of it at once, while the slot of the lane stays taken until the closure has
 /// really returned: the lane's limit of calls in flight holds, and what the closure returns is
 /// dropped. A long one looks at [`Call::is_over`] now and then, and returns early. An attempt that
-/// is over before a thread was free for it is not run. A tokio runtime that is dropped waits for
-/// the closures that run.
+/// is over before a thread was free for it is not run, and frees its slot at once. A tokio runtime
+/// that is dropped waits for the closures that run.
 ///
 /// The attempt is charged when the closure begins, not when it waits for a thread.
 ///
@@ -45,13 +44,19 @@ where
 /// Beyond this after the end of its reservation no thread can still stamp an attempt.
 const MARGIN: Duration = Duration::from_millis(1);
 
-/// A closure that waits for a thread, and is taken out of the queue when nothing waits for it. One
-/// that runs goes on.
-struct Queued(JoinHandle<Work>);
+/// The call of a closure that waits for a thread, until that takes it. If the attempt ends before, the
+/// call goes with it, and its slot is free: a closure that finds no call does nothing.
+struct Queued(Arc<Mutex<Option<Call>>>);
+
+impl Queued {
+    fn take(&self) -> Option<Call> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
 
 impl Drop for Queued {
     fn drop(&mut self) {
-        self.0.abort();
+        drop(self.take());
     }
 }
 
@@ -66,18 +71,20 @@ where
     async fn run(&self, call: Call) -> Work {
         let (work, span) = (self.0.clone(), tracing::Span::current());
         let (attempt, (begin, begun)) = (call.attempt.clone(), oneshot::channel());
-        // The thread owns the call, and with it the slot, until the closure has returned.
-        let mut ran = Queued(tokio::task::spawn_blocking(move || {
+        attempt.set_queued(true);
+        let queued = Queued(Arc::new(Mutex::new(Some(call))));
+        let waiting = queued.0.clone();
+        let ran = tokio::task::spawn_blocking(move || {
             let _in_span = span.enter();
-            if call.is_over() {
-                return Err(Late.into());
-            }
+            // From here on the thread owns the call, and with it the slot, until the closure returns.
+            let call = Queued(waiting).take().ok_or(Late)?;
             call.sending()?;
+            call.attempt.set_queued(false);
             // Its request counts from here on, even if the call ends before it returns (J1).
             call.attempt.goes_on();
             let _ = begin.send(());
             work(&call)
-        }));
+        });
         // Past its reservation the closure would only learn that it is late. It must not wait for a
         // thread until the timeout: that would be a failure of a lane that nothing was sent to.
         let in_time = attempt.left() + MARGIN;
@@ -85,7 +92,7 @@ where
             return Err(Late.into());
         }
         drop(attempt);
-        match (&mut ran.0).await {
+        match ran.await {
             Ok(work) => work,
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             // The runtime is on its way out.

@@ -68,6 +68,7 @@ impl Runner {
             started_at: AtomicU64::new(start.begun_at.unwrap_or_default().0),
             answered: AtomicBool::new(false),
             late: AtomicBool::new(false),
+            queued: AtomicBool::new(false),
             over: AtomicBool::new(false),
             told: Mutex::new(None),
             clock: self.clock.clone(),
@@ -209,6 +210,8 @@ async fn run_out(work: &mut Running<'_>, attempt: &Attempt, timeout: Span) -> At
             failed.into_told(late)
         }
         Ok(Err(panicked)) => panicked,
+        // Nothing was sent, and no upstream is to blame.
+        Err(_) if attempt.queued.load(Ordering::Relaxed) => Failed::from(Late).into_told(true),
         Err(_) => {
             let answered = attempt.answered.load(Ordering::Relaxed);
             let lacking = if answered { "answered, but not finished" } else { "no answer" };
@@ -243,6 +246,8 @@ pub(crate) struct Attempt {
     answered: AtomicBool,
     /// Whether its worker was told that it is too late to send.
     late: AtomicBool,
+    /// Whether it waits for a thread of the blocking pool.
+    queued: AtomicBool,
     /// Whether its outcome is decided.
     over: AtomicBool,
     told: Mutex<Option<AttemptResult>>,
@@ -315,6 +320,11 @@ impl Attempt {
 
     pub(crate) fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
+    }
+
+    /// Its worker waits for a thread, or has one.
+    pub(crate) fn set_queued(&self, queued: bool) {
+        self.queued.store(queued, Ordering::Relaxed);
     }
 
     /// How long the attempt may still be sent.

@@ -135,7 +135,7 @@ pub struct Done<T> {
     pub replies: Vec<Held>,
     /// Events to publish.
     pub events: Vec<Event>,
-    /// Reports for callers whose deadline has passed while their job goes on for others (D1).
+    /// Reports for callers whose deadline has passed while their job goes on for others.
     pub partials: Vec<Arc<Report>>,
     /// The events as they are kept, if they are.
     pub kept: Vec<Numbered>,
@@ -173,7 +173,7 @@ pub struct Machine<S> {
 }
 
 /// The engine time at which a store goes on: its last commit, plus the time since then by the boot
-/// clock, or after a reboot by the wall clock, but never backwards (W5).
+/// clock, or after a reboot by the wall clock, but never backwards.
 pub fn continued(last: Option<&Stamp>, wall: Time, boot: u64, since_boot: u64) -> Time {
     match last {
         None => wall,
@@ -228,7 +228,7 @@ impl<S: Store> Machine<S> {
     }
 
     /// One turn. After an error the machine must not be used again: a failed commit means
-    /// unknown, never "not written" (B4).
+    /// unknown, never "not written".
     pub fn turn<T>(
         &mut self,
         inputs: impl IntoIterator<Item = Input<T>>,
@@ -258,7 +258,7 @@ impl<S: Store> Machine<S> {
         Ok(Done { starts, aborts, admissions, replies, events, partials, kept, wake_at })
     }
 
-    /// Starts no call from now on; running ones may still end (B3).
+    /// Starts no call from now on; running ones may still end.
     pub fn halt(&mut self) {
         self.core.halt();
     }

@@ -294,6 +294,26 @@ async fn within<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use paceline::JobId;
+
+    #[test]
+    fn a_connect_error_is_kept_for_its_call_and_its_server_alone() {
+        let client = Client::new(Patience::default(), Proxies::default());
+        let call = |job| CallId { job: JobId(job), index: 0 };
+        let url = |text: &str| Url::parse(text).expect("an address");
+        let error = || HttpError::Connect(io::ErrorKind::TimedOut.into());
+        client.keep_error(call(1), &url("http://a/1"), error());
+        assert!(client.take_error(call(2), &url("http://a/1")).is_none(), "another call");
+        assert!(client.take_error(call(1), &url("http://a/2")).is_some(), "the same server");
+        assert!(client.take_error(call(1), &url("http://a/1")).is_none(), "it is told once");
+        client.keep_error(call(1), &url("http://a/1"), error());
+        assert!(client.take_error(call(1), &url("http://b/1")).is_none(), "another server");
+        for job in 0..=MOST_ERRORS as u64 {
+            client.keep_error(call(job), &url("http://a/"), error());
+        }
+        assert!(client.take_error(call(0), &url("http://a/")).is_none(), "there is a bound");
+        assert!(client.take_error(call(MOST_ERRORS as u64), &url("http://a/")).is_some());
+    }
 
     #[tokio::test]
     async fn a_connection_that_is_closed_before_its_first_request_was_none() {

@@ -1,4 +1,7 @@
 //! Proxies from the environment.
+//!
+//! `hyper_util` has a matcher for the same variables. It ignores what it cannot parse and knows no
+//! ports in `no_proxy`; here each mistake is an error that names its variable.
 
 use std::fmt;
 

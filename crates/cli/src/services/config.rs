@@ -290,15 +290,15 @@ fn check_ask(
     let (path, lane) = (section.path_of(key), shown(lane));
     let what = match error {
         PayloadError::NoUrl(_) => format!(
-            "`{path}` is a path, and the lane `{lane}` has no url: add `url` there, or write the \
-             whole address here"
+            "`{path}` is a path, and the lane `{lane}` has no url: add `url` to the lane, or write \
+             the whole URL here"
         ),
         PayloadError::Elsewhere(_) => format!(
-            "`{path}` leads away from the url of the lane `{lane}`: write a path below it, or name \
+            "`{path}` is not below the url of the lane `{lane}`: write a path below it, or name \
              another lane"
         ),
         PayloadError::OtherLane(_, own) => {
-            format!("`{path}` is not an address of the lane `{lane}`: its own is `{}`", shown(&own))
+            format!("`{path}` does not belong to the lane `{lane}`: its lane is `{}`", shown(&own))
         }
         other => format!("`{path}`: {other}"),
     };

@@ -43,7 +43,7 @@ impl File {
         File::with(Content::Kept(bytes.into().into()))
     }
 
-    /// Creates a file of [`super::content`]`(name, size)`. Its bytes are computed while they are
+    /// Creates a file of [`content(name, size)`](fn@super::content). Its bytes are computed while they are
     /// sent, so it may be larger than memory.
     pub fn named(name: &str, size: u64) -> File {
         File::with(Content::named(name, size))

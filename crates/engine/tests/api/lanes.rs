@@ -82,8 +82,8 @@ async fn limits_that_cannot_be_meant_are_not_changed() {
         (Lane::new("b"), "no lane named `b`"),
         (Lane::new("a").in_flight(0), "lane or group `a`: `in_flight` is zero: nothing could run"),
         (
-            Lane::new("a").group("nobody"),
-            "lane `a` is in the group `nobody`, which does not exist: add it, or leave it out",
+            Lane::new("a").group("missing"),
+            "lane `a` is in the group `missing`, which does not exist: add it, or leave it out",
         ),
     ] {
         let error: ChangeError = soon(pace.change(lane)).await.expect_err(sentence);

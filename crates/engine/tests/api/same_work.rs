@@ -239,7 +239,7 @@ async fn what_was_handed_in_under_a_name_is_remembered_with_it_through_a_restart
         words: ToString::to_string,
     };
     let (pace, desk) = open();
-    let wrong = paceline::Job::new("nobody", &1).on(["a"]);
+    let wrong = paceline::Job::new("unknown", &1).on(["a"]);
     let unknown = ask("y").on(["b"]);
     let told = pace.hand_in([ask("x"), wrong, unknown], Some(once())).await.expect("it runs");
     assert!(matches!(told[0], Ok(Admission::Accepted(_))), "{told:?}");
@@ -257,7 +257,7 @@ async fn what_was_handed_in_under_a_name_is_remembered_with_it_through_a_restart
         refused,
         [
             "not a job",
-            "no worker for the kind `nobody`: register one before the start",
+            "no worker for the kind `unknown`: register one before the start",
             "no lane named `b`: configure it, or a template such as `host:*` that covers it",
         ]
     );
